@@ -1,0 +1,42 @@
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint format bench clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+install: $(STAMP)  ## put lgc_ros and its tools into .venv, when requirements changed
+
+$(STAMP): setup.py setup.cfg pyproject.toml constraints.txt
+	@echo "Installing into $(VENV): about 2 GB, some minutes the first time ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) pip setuptools wheel
+	@$(PIP) --no-build-isolation -e '.[dev]'
+	@touch $@
+
+demo: install  ## watch it work on a made-up scene; writes results/demo
+	$(BIN)/lgc demo --out results/demo
+
+test: install  ## run the tests; ARGS="-k camera" chooses some
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: install  ## check style, formatting and who imports whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+format: install  ## let ruff format and repair what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install  ## measure latency per stage
+	$(BIN)/lgc bench
+
+clean:  ## remove the environment and everything built; results stay
+	rm -rf $(VENV) build install log *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,115 @@
+"""What installs, and what its metadata promises."""
+
+import importlib
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from catkin_pkg.package import parse_package
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import lgc_ros
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def package():
+    return parse_package(ROOT / "package.xml")
+
+
+@pytest.fixture
+def distribution(monkeypatch):
+    """What setup.py passes to setuptools."""
+    pytest.importorskip("setuptools")
+    from distutils.core import run_setup
+
+    monkeypatch.chdir(ROOT)
+    return run_setup("setup.py", stop_after="init")
+
+
+def requirements(distribution) -> list[Requirement]:
+    extras = distribution.extras_require.values()
+    lines = [*distribution.install_requires, *(line for extra in extras for line in extra)]
+    return [Requirement(line) for line in lines]
+
+
+def tracked_texts() -> dict[str, str]:
+    """Path and content of every text file under version control."""
+    git = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if git.returncode:
+        pytest.skip("not a git checkout")
+    texts = {}
+    for name in filter(None, git.stdout.split("\0")):
+        content = (ROOT / name).read_bytes() if (ROOT / name).is_file() else b"\0"
+        if b"\0" not in content:
+            texts[name] = content.decode()
+    return texts
+
+
+def test_package_xml_is_valid_for_ament_python(package):
+    package.validate()
+    assert package.package_format == 3
+    assert package.get_build_type() == "ament_python"
+
+
+def test_ros_pip_and_python_agree_on_name_version_licence_and_description(package, distribution):
+    assert package.name == distribution.get_name() == lgc_ros.__name__
+    assert package.version == distribution.get_version() == lgc_ros.__version__
+    assert package.licenses == [distribution.get_license()]
+    assert package.description == distribution.get_description()
+
+
+def test_changelog_speaks_of_this_version(package):
+    changelog = (ROOT / "CHANGELOG.rst").read_text()
+    assert re.search(rf"^(Forthcoming|{re.escape(package.version)} .*)$", changelog, re.MULTILINE)
+
+
+def test_every_console_script_can_be_called(distribution):
+    for script in distribution.entry_points["console_scripts"]:
+        module, function = script.partition("=")[2].strip().split(":")
+        assert callable(getattr(importlib.import_module(module), function)), script
+
+
+def test_every_data_file_exists_and_the_package_is_in_the_ament_index(distribution):
+    installed = dict(distribution.data_files)
+    assert installed["share/ament_index/resource_index/packages"] == ["resource/lgc_ros"]
+    assert installed["share/lgc_ros"] == ["package.xml"]
+    for files in installed.values():
+        assert all((ROOT / file).is_file() for file in files), files
+
+
+def test_only_lgc_ros_is_installed(distribution):
+    assert {name.partition(".")[0] for name in distribution.packages} == {"lgc_ros"}
+
+
+def test_every_folder_with_code_is_installed(distribution):
+    folders = {path.parent.relative_to(ROOT) for path in (ROOT / "lgc_ros").rglob("*.py")}
+    assert {".".join(folder.parts) for folder in folders} == set(distribution.packages)
+
+
+def test_colcon_finds_pytest_in_the_test_extra(distribution):
+    names = [Requirement(line).name for line in distribution.extras_require["test"]]
+    assert "pytest" in names
+
+
+def test_metadata_is_where_colcon_can_read_it():
+    assert "[project]" not in (ROOT / "pyproject.toml").read_text()
+
+
+def test_constraints_pin_every_dependency_within_its_range(distribution):
+    pins = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            name, version = line.split("==")
+            pins[canonicalize_name(name)] = version
+    for requirement in requirements(distribution):
+        assert pins[canonicalize_name(requirement.name)] in requirement.specifier
+
+
+def test_no_file_names_a_place_of_one_machine_or_a_package_index():
+    personal = re.compile(r"(?<![\w.~$}])/(home|Users|root|work|tmp)/\w|--(extra-)?index-url")
+    found = {name: personal.search(text) for name, text in tracked_texts().items()}
+    assert not {name: match[0] for name, match in found.items() if match}
