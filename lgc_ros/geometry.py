@@ -1,0 +1,230 @@
+"""Two-view geometry of calibrated cameras, in plain numpy.
+
+Points are normalized (undistorted, ``x/z, y/z``) unless a name says ``px``. The relative pose
+``R_10, t_10`` maps camera 0 into camera 1, ``X1 = R_10 X0 + t_10``, and the essential matrix
+``E = [t_10]x R_10`` satisfies ``x1ᵀ E x0 = 0``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+EIGHT_POINT_MINIMUM = 8
+
+
+def homogeneous(points: np.ndarray) -> np.ndarray:
+    """Append a one to every point: (..., 2) to (..., 3)."""
+    return np.concatenate([points, np.ones_like(points[..., :1])], axis=-1)
+
+
+def skew(v: np.ndarray) -> np.ndarray:
+    """The matrix [v]x with ``[v]x a = v x a``."""
+    x, y, z = v
+    return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+
+
+def essential_from_pose(R_10: np.ndarray, t_10: np.ndarray) -> np.ndarray:
+    """E = [t]x R of a relative pose, with t scaled to unit length."""
+    t = np.asarray(t_10, dtype=np.float64).reshape(3)
+    return skew(t / np.linalg.norm(t)) @ R_10
+
+
+def fundamental_from_essential(E: np.ndarray, K0: np.ndarray, K1: np.ndarray) -> np.ndarray:
+    """F with ``p1ᵀ F p0 = 0`` for undistorted pixel coordinates p0, p1."""
+    return np.linalg.inv(K1).T @ E @ np.linalg.inv(K0)
+
+
+def relative_pose(
+    R0_cw: np.ndarray, t0_cw: np.ndarray, R1_cw: np.ndarray, t1_cw: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """R_10, t_10 between two cameras given world-to-camera poses; t keeps the world's unit."""
+    R_10 = R1_cw @ R0_cw.T
+    return R_10, np.reshape(t1_cw, 3) - R_10 @ np.reshape(t0_cw, 3)
+
+
+def epipolar_rows(x0: np.ndarray, x1: np.ndarray) -> np.ndarray:
+    """Rows of the 8-point system: ``row @ E.ravel() == x1ᵀ E x0`` (matrix X of section 3.3)."""
+    return (homogeneous(x1)[:, :, None] * homogeneous(x0)[:, None, :]).reshape(-1, 9)
+
+
+def weighted_eight_point(
+    x0: np.ndarray, x1: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Section 3.3: the unit-norm E that minimizes ``Vec(E)ᵀ Xᵀ diag(w) X Vec(E)``.
+
+    A correspondence of weight zero is left out altogether, so that it has no influence even if
+    its coordinates are not finite. E is not projected to rank 2.
+
+    Raises:
+        ValueError: fewer than eight correspondences have a positive weight.
+    """
+    if weights is not None:
+        used = weights > 0
+        x0, x1, weights = x0[used], x1[used], weights[used]
+    if len(x0) < EIGHT_POINT_MINIMUM:
+        raise ValueError(f"the 8-point algorithm needs 8 correspondences, got {len(x0)}")
+    X = epipolar_rows(x0, x1)
+    weighted = X if weights is None else X * weights[:, None]
+    _, vectors = np.linalg.eigh(weighted.T @ X)
+    return vectors[:, 0].reshape(3, 3)
+
+
+def project_to_essential(E: np.ndarray) -> np.ndarray:
+    """The nearest matrix (Frobenius) with singular values (1, 1, 0), up to scale."""
+    U, _, Vt = np.linalg.svd(E)
+    return U @ np.diag([1.0, 1.0, 0.0]) @ Vt
+
+
+def project_to_rank2(E: np.ndarray) -> np.ndarray:
+    """The nearest rank-2 matrix (Frobenius): the paper's Ê."""
+    U, s, Vt = np.linalg.svd(E)
+    return U @ np.diag([s[0], s[1], 0.0]) @ Vt
+
+
+def decompose_essential(E: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The two rotations and the unit translation (up to sign) that E may stand for."""
+    U, _, Vt = np.linalg.svd(E)
+    U = U * np.sign(np.linalg.det(U))
+    Vt = Vt * np.sign(np.linalg.det(Vt))
+    W = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    return U @ W @ Vt, U @ W.T @ Vt, U[:, 2]
+
+
+def ray_depths(
+    R_10: np.ndarray, t_10: np.ndarray, x0: np.ndarray, x1: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Depths (z) in camera 0 and 1 at which the two rays of each match come closest.
+
+    In the unit of ``t_10``. Parallel rays give infinite or arbitrary depths.
+    """
+    a = homogeneous(x0) @ R_10.T
+    b = homogeneous(x1)
+    normal = np.cross(a, b)
+    squared = np.maximum(np.einsum("ij,ij->i", normal, normal), np.finfo(np.float64).tiny)
+    depth0 = np.einsum("ij,ij->i", normal, np.cross(b, t_10)) / squared
+    depth1 = np.einsum("ij,ij->i", normal, np.cross(a, t_10)) / squared
+    return depth0, depth1
+
+
+def recover_pose(
+    E: np.ndarray, x0: np.ndarray, x1: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The decomposition of E that puts most points (or most weight) in front of both cameras.
+
+    Returns:
+        R_10, unit t_10, and the mask of points in front of both cameras.
+    """
+    R_a, R_b, t = decompose_essential(E)
+    weights = np.ones(len(x0)) if weights is None else weights
+    best = None
+    for R in (R_a, R_b):
+        depth0, depth1 = ray_depths(R, t, x0, x1)
+        for sign in (1.0, -1.0):
+            in_front = (sign * depth0 > 0) & (sign * depth1 > 0)
+            vote = float(weights[in_front].sum())
+            if best is None or vote > best[0]:
+                best = vote, R, sign * t, in_front
+    return best[1:]
+
+
+def symmetric_epipolar_distance(E: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> np.ndarray:
+    """Squared distance to the epipolar line, summed over both images.
+
+    With normalized points and E this is the paper's distance (equation 7) squared: an inlier has
+    less than ``(1e-2)²``. With undistorted pixels and F it is in px².
+    """
+    residual, line1, line0 = _epipolar_terms(E, x0, x1)
+    return residual**2 * (1.0 / _positive(line1) + 1.0 / _positive(line0))
+
+
+def sampson_distance(E: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> np.ndarray:
+    """Squared Sampson distance: first-order squared distance to the nearest exact match."""
+    residual, line1, line0 = _epipolar_terms(E, x0, x1)
+    return residual**2 / _positive(line1 + line0)
+
+
+def _epipolar_terms(E, x0, x1):
+    """``x1ᵀ E x0`` and the squared normals of the epipolar lines in image 1 and image 0."""
+    h0, h1 = homogeneous(x0), homogeneous(x1)
+    lines1 = h0 @ E.T
+    lines0 = h1 @ E
+    residual = np.einsum("ij,ij->i", h1, lines1)
+    return residual, (lines1[:, :2] ** 2).sum(1), (lines0[:, :2] ** 2).sum(1)
+
+
+def _positive(values):
+    return np.maximum(values, np.finfo(np.float64).tiny)
+
+
+def triangulate_linear(
+    R_10: np.ndarray, t_10: np.ndarray, x0: np.ndarray, x1: np.ndarray
+) -> np.ndarray:
+    """Linear (DLT) triangulation: (N, 3) points in camera 0, in the unit of ``t_10``."""
+    P0 = np.hstack([np.eye(3), np.zeros((3, 1))])
+    P1 = np.hstack([R_10, np.reshape(t_10, (3, 1))])
+    rows = np.stack(
+        [
+            x0[:, :1] * P0[2] - P0[0],
+            x0[:, 1:] * P0[2] - P0[1],
+            x1[:, :1] * P1[2] - P1[0],
+            x1[:, 1:] * P1[2] - P1[1],
+        ],
+        axis=1,
+    )
+    _, vectors = np.linalg.eigh(rows.transpose(0, 2, 1) @ rows)
+    points = vectors[:, :, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return points[:, :3] / points[:, 3:]
+
+
+def triangulate_angular(
+    R_10: np.ndarray, t_10: np.ndarray, x0: np.ndarray, x1: np.ndarray
+) -> np.ndarray:
+    """Triangulation with the least squared angular error: (N, 3) points in camera 0.
+
+    Both rays are turned by the smallest angles (sum of squared sines) that make them meet, as in
+    Lee and Civera, "Closed-Form Optimal Two-View Triangulation Based on Angular Errors" (2019).
+    Unlike the linear method it does not depend on depth or on the choice of coordinates.
+    """
+    t = np.asarray(t_10, dtype=np.float64).reshape(3)
+    a = _unit(homogeneous(x0) @ R_10.T)
+    b = _unit(homogeneous(x1))
+    # The corrected epipolar plane contains t; its normal is a direction in the plane across t.
+    _, _, basis = np.linalg.svd(t[None])
+    across = basis[1:]
+    a2, b2 = a @ across.T, b @ across.T
+    scatter = a2[:, :, None] * a2[:, None, :] + b2[:, :, None] * b2[:, None, :]
+    _, vectors = np.linalg.eigh(scatter)
+    normal = vectors[:, :, 0] @ across
+    a = a - np.einsum("ij,ij->i", a, normal)[:, None] * normal
+    b = b - np.einsum("ij,ij->i", b, normal)[:, None] * normal
+    cross = np.cross(a, b)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        length = np.einsum("ij,ij->i", cross, np.cross(b, t)) / np.einsum("ij,ij->i", cross, cross)
+        return (length[:, None] * a) @ R_10
+
+
+def _unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def rotation_error_deg(R: np.ndarray, R_gt: np.ndarray) -> float:
+    """Angle in degrees of the rotation between R and R_gt, accurate for small angles."""
+    half_chord = np.linalg.norm(np.asarray(R) - R_gt) / (2.0 * np.sqrt(2.0))
+    return float(np.degrees(2.0 * np.arcsin(min(half_chord, 1.0))))
+
+
+def translation_error_deg(t: np.ndarray, t_gt: np.ndarray, signed: bool = False) -> float:
+    """Angle in degrees between two directions; up to sign unless ``signed``."""
+    t, t_gt = np.reshape(t, 3), np.reshape(t_gt, 3)
+    along = float(t @ t_gt)
+    across = float(np.linalg.norm(np.cross(t, t_gt)))
+    return float(np.degrees(np.arctan2(across, along if signed else abs(along))))
+
+
+def parallax_deg(R_10: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> np.ndarray:
+    """Angle in degrees between the two viewing rays of each match, rotation removed."""
+    a = _unit(homogeneous(x0) @ R_10.T)
+    b = _unit(homogeneous(x1))
+    across = np.linalg.norm(np.cross(a, b), axis=1)
+    return np.degrees(np.arctan2(across, np.einsum("ij,ij->i", a, b)))
