@@ -1,0 +1,173 @@
+"""Putative matches by nearest neighbour, with the side information a filter can use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from lgc_ros.camera import Camera
+from lgc_ros.errors import MatchError
+from lgc_ros.features import Features
+
+# Entries of the distance matrix held at once (32 MB). More blocks than memory asks for would cost
+# time, because every product wakes the threads of the linear algebra library.
+BLOCK_ENTRIES = 1 << 23
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """Pairs of keypoints; match i joins keypoint index0[i] of image 0 to index1[i] of image 1."""
+
+    index0: np.ndarray  # (M,) int64
+    index1: np.ndarray  # (M,) int64
+    distance: np.ndarray  # (M,) float32, Euclidean, or Hamming for binary descriptors
+    ratio: np.ndarray  # (M,) float32 in [0, 1], nearest over second nearest distance
+    mutual: np.ndarray  # (M,) bool, image 0's keypoint is also the nearest to image 1's
+
+    def __len__(self) -> int:
+        return len(self.index0)
+
+
+@dataclass(frozen=True, eq=False)
+class Correspondences:
+    """Matched points of two images, as pixels and as normalized coordinates."""
+
+    x0: np.ndarray  # (N, 2) float64 normalized
+    x1: np.ndarray
+    p0: np.ndarray  # (N, 2) float64 pixels as detected
+    p1: np.ndarray
+    size0: tuple[int, int]  # image width and height in pixels
+    size1: tuple[int, int]
+    focal: float  # pixels, mean of both cameras: threshold_px / focal is a normalized threshold
+    ratio: np.ndarray  # (N,) as in Matches
+    mutual: np.ndarray  # (N,) as in Matches
+    scores: np.ndarray | None = None  # (N,) from a filter, higher is better
+
+    def __len__(self) -> int:
+        return len(self.x0)
+
+    def subset(self, selection: np.ndarray) -> Correspondences:
+        """The correspondences a boolean mask or an index array selects, in its order."""
+        arrays = {
+            field.name: value[selection]
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), np.ndarray)
+        }
+        return replace(self, **arrays)
+
+
+def match(features0: Features, features1: Features) -> Matches:
+    """The nearest neighbour in image 1 of every keypoint of image 0: the paper's putative matches.
+
+    Nothing is thrown away; `ratio` and `mutual` tell how distinctive a match is.
+    """
+    _check_comparable(features0, features1)
+    descriptors0, descriptors1 = features0.descriptors, features1.descriptors
+    if len(features0) == 0 or len(features1) == 0:
+        nothing = np.empty(0, np.float32)
+        index = np.empty(0, np.int64)
+        return Matches(index, index, nothing, nothing, np.empty(0, bool))
+    binary = descriptors0.dtype == np.uint8
+    factors = _hamming_factors if binary else _euclidean_factors
+    nearest, second, mutual = _nearest_two(*factors(descriptors0, descriptors1))
+    distance = _distance(descriptors0, descriptors1[nearest])
+    distance_second = _distance(descriptors0, descriptors1[second])
+    # One candidate, or two equally near ones, are not distinctive at all.
+    ratio = np.ones_like(distance)
+    np.divide(distance, distance_second, out=ratio, where=distance_second > 0)
+    return Matches(
+        index0=np.arange(len(features0)),
+        index1=nearest,
+        distance=distance,
+        ratio=np.minimum(ratio, 1),
+        mutual=mutual,
+    )
+
+
+def correspond(
+    features0: Features, features1: Features, matches: Matches, camera0: Camera, camera1: Camera
+) -> Correspondences:
+    """Matched points in undistorted normalized coordinates, ready for geometry.
+
+    Matches on pixels that a camera model cannot undistort (Camera.normalize gives NaN) are left
+    out.
+    """
+    p0 = features0.points[matches.index0].astype(np.float64)
+    p1 = features1.points[matches.index1].astype(np.float64)
+    correspondences = Correspondences(
+        x0=camera0.normalize(p0),
+        x1=camera1.normalize(p1),
+        p0=p0,
+        p1=p1,
+        size0=camera0.size,
+        size1=camera1.size,
+        focal=(camera0.focal + camera1.focal) / 2,
+        ratio=matches.ratio,
+        mutual=matches.mutual,
+    )
+    seen = np.isfinite(correspondences.x0).all(1) & np.isfinite(correspondences.x1).all(1)
+    return correspondences if seen.all() else correspondences.subset(seen)
+
+
+def ratio_test(matches: Matches | Correspondences, threshold: float = 0.8) -> np.ndarray:
+    """Mask of the matches whose nearest neighbour is clearly nearer than the second (Lowe)."""
+    return matches.ratio < threshold
+
+
+def _check_comparable(features0: Features, features1: Features) -> None:
+    a, b = features0.descriptors, features1.descriptors
+    if features0.kind != features1.kind or a.dtype != b.dtype or a.shape[1] != b.shape[1]:
+        raise MatchError(
+            f"cannot match {features0.kind} ({a.shape[1]} x {a.dtype}) with {features1.kind} "
+            f"({b.shape[1]} x {b.dtype}) descriptors; extract both images with the same extractor"
+        )
+
+
+def _euclidean_factors(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Matrices whose product holds all |a|² + |b|² - 2ab: squared distances in one product.
+
+    In float32 this is exact for SIFT, whose descriptors are small integers.
+    """
+    ones_a, ones_b = np.ones((len(a), 1), a.dtype), np.ones((len(b), 1), b.dtype)
+    squares_a, squares_b = np.square(a).sum(1)[:, None], np.square(b).sum(1)[:, None]
+    return np.hstack([-2 * a, squares_a, ones_a]), np.hstack([b, ones_b, squares_b]).T
+
+
+def _hamming_factors(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Matrices whose product orders as the Hamming distance h: with bits as ±1 it is 2h - bits."""
+    signs_a, signs_b = (np.unpackbits(x, axis=1).astype(np.float32) * 2 - 1 for x in (a, b))
+    return -signs_a, signs_b.T
+
+
+def _nearest_two(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each row of left @ right the columns of its smallest and second smallest entries.
+
+    And whether the smallest is also the smallest of its column; of equal rows only the first is, so
+    that mutual matches are one to one. With a single column it is the second, too.
+    """
+    rows, columns = len(left), right.shape[1]
+    nearest, second = np.empty(rows, np.int64), np.zeros(rows, np.int64)
+    smallest = np.empty(rows, left.dtype)
+    column_smallest = np.full(columns, np.inf, left.dtype)
+    step = max(1, BLOCK_ENTRIES // columns)
+    for start in range(0, rows, step):
+        block = slice(start, start + step)
+        values = left[block] @ right
+        row = np.arange(len(values))
+        nearest[block] = values.argmin(axis=1)
+        smallest[block] = values[row, nearest[block]]
+        np.minimum(column_smallest, values.min(axis=0), out=column_smallest)
+        values[row, nearest[block]] = np.inf
+        second[block] = values.argmin(axis=1)
+    mutual = np.zeros(rows, bool)
+    candidates = np.flatnonzero(smallest == column_smallest[nearest])
+    mutual[candidates[np.unique(nearest[candidates], return_index=True)[1]]] = True
+    return nearest, second, mutual
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Row by row distances, without the rounding that the product of `match` has."""
+    if a.dtype == np.uint8:
+        return np.unpackbits(a ^ b, axis=1).sum(axis=1, dtype=np.float32)
+    return np.linalg.norm(a - b, axis=1)
