@@ -96,7 +96,7 @@ def test_colcon_finds_pytest_in_the_test_extra(distribution):
 
 
 def test_metadata_is_where_colcon_can_read_it():
-    assert "[project]" not in (ROOT / "pyproject.toml").read_text()
+    assert "[project]" not in (ROOT / "pyproject.toml").read_text().splitlines()
 
 
 def test_constraints_pin_every_dependency_within_its_range(distribution):
