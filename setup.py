@@ -66,8 +66,8 @@ setup(
     ],
     # Lower bounds admit what apt brings on Ubuntu 24.04, so that pip replaces none of it.
     install_requires=[
-        "numpy>=1.24",
-        "poselib>=2.0.4",
+        "numpy>=1.26",
+        "poselib>=2.0.4; platform_machine != 'aarch64'",  # no wheels there
         "PyYAML>=6.0",
         "rich>=13.0",
         "safetensors>=0.4",
