@@ -1,0 +1,186 @@
+"""Batches as a pure function of seed and step.
+
+Because batch k does not depend on what was drawn before, a run that is resumed at step k, or
+split over several processes, sees exactly the same data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from transforms3d.axangles import axangle2mat
+
+from lgc_ros import geometry
+from lgc_ros.errors import ConfigError, DatasetError
+from training.data.dump import Dump, LabelledPair
+from training.data.simulation import simulate_pair
+
+MIN_DEPTH_AFTER_TURN = 0.4
+"""A virtual rotation must not turn a viewing ray further sideways than this z component."""
+
+PairSource = Callable[[np.random.Generator], LabelledPair]
+
+
+@dataclass(frozen=True)
+class SourceConfig:
+    """One source of training pairs.
+
+    Attributes:
+        kind: ``dump`` (prepared pairs) or ``simulation``.
+        weight: how often it is drawn, relative to the other sources.
+        path: dump file, for ``dump``.
+        turn: apply random virtual rotations and mirroring, which keep the geometry exact.
+    """
+
+    kind: str
+    weight: float = 1.0
+    path: str | None = None
+    turn: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """xs (B, N, 4 + side), labels (B, N) in {0, 1}, E_gt (B, 3, 3), all float32."""
+
+    xs: Tensor
+    labels: Tensor
+    E_gt: Tensor
+
+
+class Batches(torch.utils.data.Dataset):
+    """``batches[step]`` is this process's share of the global batch of that step."""
+
+    def __init__(
+        self,
+        sources: tuple[SourceConfig, ...],
+        *,
+        steps: int,
+        batch: int,
+        matches: int,
+        side: tuple[str, ...] = (),
+        label_threshold: float = 1e-4,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self.sources = [open_source(source, matches) for source in sources]
+        weights = np.array([source.weight for source in sources], dtype=np.float64)
+        self.probabilities = weights / weights.sum()
+        self.steps = steps
+        self.items = range(rank, batch, world)
+        self.matches = matches
+        self.side = side
+        self.label_threshold = label_threshold
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __getitem__(self, step: int) -> Batch:
+        pairs = [self._pair(np.random.default_rng([self.seed, step, i])) for i in self.items]
+        xs = [np.column_stack([p.xs, *(getattr(p, name) for name in self.side)]) for p in pairs]
+        labels = [p.ys < self.label_threshold for p in pairs]
+        E_gt = [geometry.essential_from_pose(p.R_10, p.t_10) for p in pairs]
+        return Batch(
+            *(torch.as_tensor(np.stack(v), dtype=torch.float32) for v in (xs, labels, E_gt))
+        )
+
+    def _pair(self, rng: np.random.Generator) -> LabelledPair:
+        source = self.sources[rng.choice(len(self.sources), p=self.probabilities)]
+        return choose_matches(rng, source(rng), self.matches)
+
+
+def open_source(config: SourceConfig, matches: int) -> PairSource:
+    """The function that draws one pair from a source."""
+    if config.kind == "simulation":
+        return _Simulation(matches, config.turn)
+    if config.kind == "dump":
+        if config.path is None:
+            raise ConfigError("a source of kind 'dump' needs a path")
+        return _DumpPairs(Path(config.path), config.turn)
+    raise ConfigError(f"unknown source kind {config.kind!r}: use dump or simulation")
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    matches: int
+    turn: bool
+
+    def __call__(self, rng: np.random.Generator) -> LabelledPair:
+        pair = simulate_pair(rng, self.matches)
+        return turn_pair(rng, pair) if self.turn else pair
+
+
+class _DumpPairs:
+    def __init__(self, path: Path, turn: bool) -> None:
+        self.dump = Dump(path)
+        self.turn = turn
+        if len(self.dump) == 0:
+            raise DatasetError(f"{path} holds no pairs: prepare it with a lower visibility limit")
+
+    def __call__(self, rng: np.random.Generator) -> LabelledPair:
+        pair = self.dump[int(rng.integers(len(self.dump)))]
+        return turn_pair(rng, pair) if self.turn else pair
+
+
+def choose_matches(rng: np.random.Generator, pair: LabelledPair, count: int) -> LabelledPair:
+    """A random selection of ``count`` matches; drawn again where the pair has too few."""
+    total = len(pair.xs)
+    if total >= count:
+        chosen = rng.choice(total, count, replace=False)
+    else:
+        chosen = np.concatenate([np.arange(total), rng.integers(0, total, count - total)])
+    return replace(
+        pair,
+        xs=pair.xs[chosen],
+        ys=pair.ys[chosen],
+        ratio=None if pair.ratio is None else pair.ratio[chosen],
+        mutual=None if pair.mutual is None else pair.mutual[chosen],
+    )
+
+
+def turn_pair(rng: np.random.Generator, pair: LabelledPair) -> LabelledPair:
+    """The same matches seen by virtually rotated, and perhaps mirrored, cameras.
+
+    Rotating a calibrated camera about its centre is a homography that moves matches exactly, so
+    this makes new valid pairs; distances to epipolar lines are measured anew.
+    """
+    x0, x1 = pair.xs[:, :2].astype(np.float64), pair.xs[:, 2:].astype(np.float64)
+    R_10, t_10 = pair.R_10.astype(np.float64), pair.t_10.astype(np.float64)
+    if rng.random() < 0.5:
+        mirror = np.diag([-1.0, 1.0, 1.0])
+        x0, x1 = x0 * [-1, 1], x1 * [-1, 1]
+        R_10, t_10 = mirror @ R_10 @ mirror, mirror @ t_10
+    x0, turn0 = _turn(rng, x0)
+    x1, turn1 = _turn(rng, x1)
+    R_10, t_10 = turn1 @ R_10 @ turn0.T, turn1 @ t_10
+    E = geometry.essential_from_pose(R_10, t_10)
+    return replace(
+        pair,
+        xs=np.hstack([x0, x1]).astype(np.float32),
+        ys=geometry.symmetric_epipolar_distance(E, x0, x1).astype(np.float32),
+        R_10=R_10.astype(np.float32),
+        t_10=t_10.astype(np.float32),
+    )
+
+
+def _turn(rng: np.random.Generator, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points after a random tilt and roll of their camera, and that rotation."""
+    roll = rng.normal(0, 10) if rng.random() < 0.8 else rng.uniform(-180, 180)
+    tilt = np.radians(rng.normal(0, 12))
+    direction = rng.uniform(0, 2 * np.pi)
+    axis = [np.cos(direction), np.sin(direction), 0.0]
+    while True:
+        R = axangle2mat([0, 0, 1], np.radians(roll)) @ axangle2mat(axis, tilt)
+        turned = geometry.homogeneous(x) @ R.T
+        length = np.linalg.norm(turned, axis=1)
+        if len(x) == 0 or (turned[:, 2] > MIN_DEPTH_AFTER_TURN * length).all():
+            return turned[:, :2] / turned[:, 2:], R
+        if abs(tilt) < 1e-3:
+            return x, np.eye(3)
+        tilt /= 2

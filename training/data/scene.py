@@ -1,0 +1,107 @@
+"""The one record every data reader yields: images with cameras and poses, and pairs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from lgc_ros import geometry
+from lgc_ros.camera import Camera
+from lgc_ros.errors import ConfigError, DatasetError
+
+SPLITS = ("train", "val", "test")
+MIN_BASELINE = 1e-5
+"""Pairs whose relative translation is not longer have no essential matrix (unit of the poses)."""
+
+
+@dataclass(frozen=True, eq=False)
+class PosedImage:
+    """One image with its camera and pose `X_cam = R_cw @ X_world + t_cw`.
+
+    `load` reads the pixels only when called, so that scenes of any size are cheap to describe;
+    it can be pickled, so that another process may call it. `path` is None where the image is
+    not a file of its own (a message in a bag).
+    """
+
+    name: str
+    camera: Camera
+    R_cw: np.ndarray
+    t_cw: np.ndarray
+    load: Callable[[], np.ndarray]
+    path: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Images of one place and the ordered pairs (M, 2) of image indices that overlap."""
+
+    name: str
+    images: tuple[PosedImage, ...]
+    pairs: np.ndarray
+
+
+def relative_pose(image0: PosedImage, image1: PosedImage) -> tuple[np.ndarray, np.ndarray]:
+    """`R_10, t_10` with `X1 = R_10 @ X0 + t_10`, in the length unit of the poses."""
+    return geometry.relative_pose(image0.R_cw, image0.t_cw, image1.R_cw, image1.t_cw)
+
+
+def pairs_above(visibility: np.ndarray, threshold: float) -> np.ndarray:
+    """Ordered pairs (i, j), i != j, whose `visibility[i, j]` is above the threshold."""
+    visible = np.asarray(visibility) > threshold
+    return np.argwhere(visible & ~np.eye(len(visible), dtype=bool))
+
+
+def pairs_by_gap(count: int, min_gap: int, max_gap: int) -> np.ndarray:
+    """Ordered pairs, both ways, of frames `min_gap` to `max_gap` apart in a sequence."""
+    if not 1 <= min_gap <= max_gap:
+        raise ConfigError(f"frame gaps {min_gap}..{max_gap} are empty: use 1 <= min <= max.")
+    i, j = np.meshgrid(np.arange(count), np.arange(count), indexing="ij")
+    gap = np.abs(i - j)
+    return np.argwhere((gap >= min_gap) & (gap <= max_gap))
+
+
+def restrict(scene: Scene, keep: np.ndarray) -> Scene:
+    """The scene with only the images `keep` (indices, in that order) and the pairs among them."""
+    new_index = np.full(len(scene.images), -1)
+    new_index[keep] = np.arange(len(keep))
+    pairs = new_index[scene.pairs.reshape(-1, 2)]
+    images = tuple(scene.images[index] for index in keep)
+    return replace(scene, images=images, pairs=pairs[(pairs >= 0).all(axis=1)])
+
+
+def split_scene(
+    scene: Scene, split: str, seed: int, ratio: tuple[float, float, float] = (60, 20, 20)
+) -> Scene:
+    """The part of the scene for `split`: disjoint random subsets of its images (section 4.1).
+
+    The shuffle depends on nothing but the seed and the number of images.
+    """
+    if split not in SPLITS:
+        raise ConfigError(f"unknown split '{split}': use one of {', '.join(SPLITS)}.")
+    count = len(scene.images)
+    ends = np.rint(np.cumsum((0, *ratio)) / sum(ratio) * count).astype(int)
+    order = np.random.default_rng(seed).permutation(count)
+    part = SPLITS.index(split)
+    return restrict(scene, np.sort(order[ends[part] : ends[part + 1]]))
+
+
+def usable_pairs(scene: Scene, max_pairs: int | None = None, seed: int = 0) -> np.ndarray:
+    """Pairs with a baseline, at most `max_pairs` of them chosen at random, in scene order."""
+    pairs = scene.pairs.reshape(-1, 2)
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= len(scene.images)):
+        raise DatasetError(
+            f"{scene.name}: a pair names image {int(pairs.max())} of {len(scene.images)}; "
+            "give the pair list that belongs to these images."
+        )
+    moved = [
+        np.linalg.norm(relative_pose(scene.images[i], scene.images[j])[1]) > MIN_BASELINE
+        for i, j in pairs
+    ]
+    pairs = pairs[np.array(moved, dtype=bool)]
+    if max_pairs is not None and len(pairs) > max_pairs:
+        chosen = np.random.default_rng(seed).choice(len(pairs), max_pairs, replace=False)
+        pairs = pairs[np.sort(chosen)]
+    return pairs

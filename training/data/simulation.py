@@ -1,0 +1,228 @@
+"""Endless simulated two-view geometry: matches without images.
+
+A pair is made in six small steps: cameras, motion, keypoints of image 0 on surfaces, their
+projections, which of them are matched rightly, and what the wrong matches look like. Lengths are
+in units of the scene's mean depth; coordinates are normalized.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from transforms3d.axangles import axangle2mat
+
+from lgc_ros import geometry
+from training.data.dump import LabelledPair
+
+ASPECTS = (0.75, 0.75, 2 / 3, 9 / 16, 0.3, 4 / 3, 1.5)
+MIN_VISIBLE = 0.15
+MAX_TRIES = 50
+
+
+@dataclass(frozen=True)
+class View:
+    """A pinhole camera as the half extents of its image plane and its focal length in pixels."""
+
+    half_width: float
+    half_height: float
+    focal_px: float
+
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        return (np.abs(x[:, 0]) < self.half_width) & (np.abs(x[:, 1]) < self.half_height)
+
+    @property
+    def K(self) -> np.ndarray:
+        cx, cy = self.half_width * self.focal_px, self.half_height * self.focal_px
+        return np.array([[self.focal_px, 0, cx], [0, self.focal_px, cy], [0, 0, 1]], np.float32)
+
+
+def simulate_pair(rng: np.random.Generator, matches: int) -> LabelledPair:
+    """One labelled pair of ``matches`` putative matches, 2 to 70 % of them right."""
+    for _ in range(MAX_TRIES):
+        view0 = random_view(rng)
+        view1 = view0 if rng.random() < 0.6 else random_view(rng)
+        x0 = random_keypoints(rng, view0, matches)
+        X0 = geometry.homogeneous(x0) / random_inverse_depths(rng, x0)[:, None]
+        R_10, t_10 = random_motion(rng)
+        X1 = X0 @ R_10.T + t_10
+        x1 = X1[:, :2] / np.maximum(X1[:, 2:], 1e-6)
+        visible = (X1[:, 2] > 0.05) & view1.contains(x1)
+        if visible.mean() > MIN_VISIBLE:
+            break
+    inlier_ratio = np.exp(rng.uniform(np.log(0.02), np.log(0.7)))
+    right = choose_right_matches(rng, x0, visible, inlier_ratio)
+    noise0 = random_noise(rng, matches) / view0.focal_px
+    noise1 = random_noise(rng, matches) / view1.focal_px
+    x1 = np.where(
+        right[:, None],
+        x1 + noise1,
+        wrong_matches(rng, view1, X0, X1, x1, visible, R_10, t_10),
+    )
+    x0 = x0 + noise0
+    ratio, mutual = side_information(rng, right)
+    E = geometry.essential_from_pose(R_10, t_10)
+    return LabelledPair(
+        xs=np.hstack([x0, x1]).astype(np.float32),
+        ys=geometry.symmetric_epipolar_distance(E, x0, x1).astype(np.float32),
+        R_10=R_10.astype(np.float32),
+        t_10=(t_10 / np.linalg.norm(t_10)).astype(np.float32),
+        ratio=ratio,
+        mutual=mutual,
+        K0=view0.K,
+        K1=view1.K,
+    )
+
+
+def random_view(rng: np.random.Generator) -> View:
+    """Horizontal field of view 28 to 95 degrees, 600 to 1300 px wide, common aspect ratios."""
+    half_width = np.tan(np.radians(np.exp(rng.uniform(np.log(28), np.log(95)))) / 2)
+    return View(half_width, half_width * rng.choice(ASPECTS), rng.uniform(300, 650) / half_width)
+
+
+def random_keypoints(rng: np.random.Generator, view: View, count: int) -> np.ndarray:
+    """Keypoints in clusters of different tightness, over some uniform ground."""
+    half = np.array([view.half_width, view.half_height])
+    clusters = rng.integers(3, 25)
+    centres = rng.uniform(-1, 1, (clusters, 2))
+    spreads = np.exp(rng.uniform(np.log(0.03), np.log(0.5), clusters))
+    member = rng.choice(clusters, count, p=rng.dirichlet(np.full(clusters, 0.7)))
+    points = centres[member] + spreads[member, None] * rng.standard_normal((count, 2))
+    uniform = rng.random(count) < rng.uniform(0.05, 0.6)
+    points[uniform] = rng.uniform(-1, 1, (uniform.sum(), 2))
+    outside = np.abs(points).max(axis=1) > 1
+    points[outside] = rng.uniform(-1, 1, (outside.sum(), 2))
+    # Detectors fire more than once on a strong corner, with several orientations.
+    repeated = rng.random(count) < 0.1
+    points[repeated] = points[rng.integers(0, count, repeated.sum())]
+    return points * half
+
+
+def random_inverse_depths(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """Inverse depth of each keypoint: planes and boxes by image region, or loose points.
+
+    A plane has an inverse depth that is affine in the image, whatever its pose.
+    """
+    surfaces = rng.integers(1, 9)
+    extent = np.abs(x).max()
+    seeds = rng.uniform(-extent, extent, (surfaces, 2))
+    region = ((x[:, None] - seeds) ** 2).sum(-1).argmin(1)
+    relief = rng.uniform(0.05, 1.2)
+    offset = np.exp(relief * rng.standard_normal(surfaces))
+    slope = offset[:, None] * rng.normal(0, rng.uniform(0, 0.8), (surfaces, 2)) / extent
+    inverse = offset[region] + ((x - seeds[region]) * slope[region]).sum(1)
+    loose = rng.random(len(x)) < rng.choice([0.0, 0.1, 0.5, 1.0], p=[0.4, 0.3, 0.2, 0.1])
+    inverse[loose] = np.exp(relief * rng.standard_normal(loose.sum()))
+    inverse = np.clip(inverse, 0.05, 20)
+    return inverse / np.median(inverse)
+
+
+def random_motion(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """R_10, t_10 of an orbiting, forward, sideways, free or nearly rotating camera."""
+    kind = rng.choice(["orbit", "forward", "sideways", "free", "rotation"])
+    wobble = axangle2mat(rng.standard_normal(3), np.radians(rng.normal(0, 4)))
+    if kind == "orbit":
+        # Around a point in front, as one walks around an object or past a facade.
+        axis = np.array([0.0, 1.0, 0.0]) + 0.3 * rng.standard_normal(3)
+        turn = axangle2mat(axis, np.radians(rng.choice([-1, 1]) * rng.uniform(3, 60)))
+        target = np.array([0, 0, rng.uniform(0.7, 1.3)])
+        zoom = np.exp(rng.normal(0, 0.3))
+        R, t = turn, zoom * target - turn @ target
+    elif kind == "forward":
+        centre = rng.choice([-1, 1]) * rng.uniform(0.03, 0.6) * _direction(rng, [0, 0, 1], 0.15)
+        R = axangle2mat([0, 1, 0], np.radians(rng.normal(0, 6)))
+        t = -R @ centre
+    elif kind == "sideways":
+        centre = rng.uniform(0.03, 0.8) * _direction(rng, [rng.choice([-1, 1]), 0, 0], 0.3)
+        # Turning back towards the scene keeps it in view.
+        R = axangle2mat([0, 1, 0], np.radians(rng.uniform(-0.3, 1.1) * 45) * centre[0])
+        t = -R @ centre
+    elif kind == "free":
+        R = axangle2mat(rng.standard_normal(3), np.radians(rng.normal(0, 20)))
+        t = -R @ (rng.uniform(0.05, 0.7) * _direction(rng, [0, 0, 0], 1.0))
+    else:
+        R = axangle2mat(rng.standard_normal(3), np.radians(rng.uniform(0, 30)))
+        t = -R @ (rng.uniform(0.005, 0.05) * _direction(rng, [0, 0, 0], 1.0))
+    roll = rng.normal(0, 4) if rng.random() < 0.85 else rng.uniform(-180, 180)
+    turn = axangle2mat([0, 0, 1], np.radians(roll)) @ wobble
+    return turn @ R, turn @ t
+
+
+def _direction(rng: np.random.Generator, mean: list[float], spread: float) -> np.ndarray:
+    vector = np.asarray(mean, dtype=np.float64) + spread * rng.standard_normal(3)
+    return vector / np.linalg.norm(vector)
+
+
+def choose_right_matches(
+    rng: np.random.Generator, x0: np.ndarray, visible: np.ndarray, inlier_ratio: float
+) -> np.ndarray:
+    """Which visible keypoints are matched rightly; more of them where texture is distinctive."""
+    count = min(round(inlier_ratio * len(x0)), int(visible.sum()))
+    count = max(count, min(10, int(visible.sum())))
+    spots = x0[rng.integers(0, len(x0), rng.integers(1, 6))]
+    nearest = np.sqrt(((x0[:, None] - spots) ** 2).sum(-1).min(1))
+    reach = np.median(nearest) * np.exp(rng.uniform(-1, 2)) + 1e-9
+    appeal = np.exp(-nearest / reach) + 1e-3
+    # Weighted sampling without replacement: the largest of Gumbel-perturbed log weights.
+    key = np.log(appeal) + rng.gumbel(size=len(x0))
+    key[~visible] = -np.inf
+    right = np.zeros(len(x0), dtype=bool)
+    right[np.argsort(-key)[:count]] = True
+    return right
+
+
+def random_noise(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Keypoint error in pixels: a pair-wide level, and some keypoints far worse than others."""
+    level = rng.uniform(0.2, 1.2) * np.exp(0.5 * rng.standard_normal((count, 1)))
+    return level * rng.standard_normal((count, 2))
+
+
+def wrong_matches(
+    rng: np.random.Generator,
+    view1: View,
+    X0: np.ndarray,
+    X1: np.ndarray,
+    x1: np.ndarray,
+    visible: np.ndarray,
+    R_10: np.ndarray,
+    t_10: np.ndarray,
+) -> np.ndarray:
+    """Where wrong matches land in image 1, for every keypoint (used where it is not right).
+
+    Three kinds, mixed differently in each pair: any keypoint of image 1, with some keypoints
+    attracting many; a place near the right one (fine texture); and the right place on a
+    neighbouring copy of a repeated structure, which many wrong matches agree on.
+    """
+    count = len(x1)
+    seen = x1[visible]
+    pool = np.vstack([seen, random_keypoints(rng, view1, max(count - len(seen), count // 4))])
+    popularity = rng.dirichlet(np.full(len(pool), np.exp(rng.uniform(np.log(0.2), np.log(3)))))
+    anywhere = pool[rng.choice(len(pool), count, p=popularity)]
+
+    step_px = np.exp(rng.uniform(np.log(4), np.log(80), (count, 1)))
+    nearby = x1 + step_px / view1.focal_px * _directions(rng, count)
+
+    period = rng.uniform(0.05, 0.5) * _direction(rng, [rng.choice([0, 2]), 0, 0], 0.5)
+    copies = rng.choice([-2, -1, 1, 2], (count, 1)) * period
+    moved = (X0 + copies) @ R_10.T + t_10
+    repeated = moved[:, :2] / np.maximum(moved[:, 2:], 1e-6)
+
+    share = rng.dirichlet([3.0, 0.6, 0.5])
+    kind = rng.choice(3, count, p=share)
+    landed = np.choose(kind[:, None], [anywhere, nearby, repeated])
+    lost = ~view1.contains(landed)
+    landed[lost] = anywhere[lost]
+    return landed
+
+
+def _directions(rng: np.random.Generator, count: int) -> np.ndarray:
+    angle = rng.uniform(0, 2 * np.pi, (count, 1))
+    return np.hstack([np.cos(angle), np.sin(angle)])
+
+
+def side_information(rng: np.random.Generator, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ratio and mutual flag, with the distributions that SIFT has on real pairs."""
+    clarity = rng.uniform(2.0, 7.0)
+    ratio = np.where(right, rng.beta(clarity, 2.2, len(right)), rng.beta(16, 1.3, len(right)))
+    mutual = rng.random(len(right)) < np.where(right, rng.uniform(0.7, 0.98), 0.16)
+    return ratio.astype(np.float32), mutual.astype(np.float32)

@@ -1,0 +1,41 @@
+"""The losses of section 3.4, averaged over the pairs of a batch."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lgc_ros.network import match_weights
+from lgc_ros.torch_geometry import weighted_eight_point
+
+
+def classification_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Binary cross entropy; right and wrong matches of each pair have equal say (equation 6).
+
+    Args:
+        logits: (B, N) linear output of the network.
+        labels: (B, N) 1 for an inlier, 0 for an outlier.
+    """
+    entropy = F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+    right = (entropy * labels).sum(1) / labels.sum(1).clamp_min(1)
+    wrong = (entropy * (1 - labels)).sum(1) / (1 - labels).sum(1).clamp_min(1)
+    return (right + wrong).mean() / 2
+
+
+def essential_loss(E: Tensor, E_gt: Tensor) -> Tensor:
+    """Squared distance of unit-norm essential matrices (B, 3, 3), sign apart (equation 8)."""
+    E, E_gt = _unit(E), _unit(E_gt.to(E.dtype))
+    plus = (E_gt + E).square().sum((1, 2))
+    minus = (E_gt - E).square().sum((1, 2))
+    return torch.minimum(plus, minus).mean()
+
+
+def regression_loss(logits: Tensor, xs: Tensor, E_gt: Tensor) -> Tensor:
+    """Essential loss of the weighted 8-point solution of the network's weights."""
+    E = weighted_eight_point(xs[..., :2], xs[..., 2:4], match_weights(logits))
+    return essential_loss(E, E_gt)
+
+
+def _unit(E: Tensor) -> Tensor:
+    return E / E.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None]

@@ -1,0 +1,322 @@
+"""Make dumps of labelled pairs: extract features, match pairs, label matches, write hdf5.
+
+Work is cut into one task per image and one per chunk of pairs. A finished task is a file in the
+work folder, put there in one step: after a kill, the tasks without a file are what is left to do.
+Tasks run in local processes or, given a Dask scheduler, on its workers, which must see the same
+files.
+"""
+
+from __future__ import annotations
+
+import datetime
+import glob
+import hashlib
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
+from pathlib import Path
+
+import cv2
+import h5py
+import numpy as np
+import yaml
+
+import lgc_ros
+from lgc_ros.errors import ConfigError, DatasetError
+from lgc_ros.features import Features, make_extractor
+from lgc_ros.geometry import essential_from_pose, symmetric_epipolar_distance
+from lgc_ros.matching import correspond, match
+from training.data.dump import Dump, LabelledPair, write_dump
+from training.data.readers import READERS
+from training.data.scene import SPLITS, PosedImage, Scene, relative_pose, split_scene, usable_pairs
+from training.parallel import Progress, run_tasks, task_executor, written_at_once
+
+CHUNK_PAIRS = 32
+MIN_MATCHES = 8  # the eight-point algorithm needs as many
+
+
+@dataclass(frozen=True)
+class Source:
+    """Scenes of one data layout.
+
+    `path` may hold wildcards and environment variables; with `{split}` in it the data set brings
+    its own splits, otherwise the images of each scene are split at random by `split_ratio`.
+    """
+
+    reader: str
+    path: str
+    options: dict = field(default_factory=dict)
+    split_ratio: tuple[float, float, float] = (60, 20, 20)
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """What a `prepare` configuration file says; `max_pairs` is per scene, null for no limit."""
+
+    name: str
+    sources: tuple[Source, ...]
+    features: dict = field(default_factory=lambda: {"name": "sift", "max_keypoints": 2000})
+    splits: tuple[str, ...] = SPLITS
+    max_pairs: dict = field(default_factory=lambda: {"train": None, "val": 1000, "test": 1000})
+    seed: int = 0
+
+    def dump_name(self, split: str) -> str:
+        """OANet's naming: `<data>-<features>-<keypoints>-<split>`."""
+        keypoints = self.features.get("max_keypoints", 2000)
+        return f"{self.name}-{self.features['name']}-{keypoints}-{split}"
+
+
+def read_config(path: Path) -> PrepareConfig:
+    """Read a YAML file with the fields of PrepareConfig."""
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read as YAML: {error}") from error
+    config = _build(PrepareConfig, content, path)
+    sources = tuple(_build(Source, source, path) for source in config.sources)
+    for source in sources:
+        if source.reader not in READERS:
+            raise ConfigError(
+                f"{path}: unknown reader '{source.reader}'; use one of {', '.join(READERS)}."
+            )
+    for split in config.splits:
+        if split not in SPLITS:
+            raise ConfigError(f"{path}: unknown split '{split}'; use {', '.join(SPLITS)}.")
+    return _build(PrepareConfig, {**content, "sources": sources}, path)
+
+
+def _build(kind: type, content: object, path: Path):
+    known = {item.name for item in fields(kind)}
+    if not isinstance(content, dict) or not set(content) <= known:
+        extra = sorted(set(content) - known) if isinstance(content, dict) else [content]
+        raise ConfigError(f"{path}: {extra} not understood; known are {', '.join(sorted(known))}.")
+    try:
+        return kind(**content)
+    except TypeError as error:
+        raise ConfigError(f"{path}: {error}.") from error
+
+
+def prepare(
+    config: PrepareConfig,
+    out: Path,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    progress: Progress = lambda stage, done, total: None,
+) -> list[Path]:
+    """Write `<out>/<name>-<features>-<keypoints>-<split>.hdf5` and a manifest for each split.
+
+    What is there already is kept. The dumps do not depend on the number of workers.
+    """
+    out = out.resolve()  # workers may run elsewhere
+    out.mkdir(parents=True, exist_ok=True)
+    with task_executor(workers, scheduler) as executor:
+        return [_prepare_split(config, split, out, executor, progress) for split in config.splits]
+
+
+def read_scenes(config: PrepareConfig, split: str) -> list[Scene]:
+    """All scenes of the split, in the order of the configuration."""
+    scenes = []
+    for source in config.sources:
+        own_splits = "{split}" in source.path
+        pattern = os.path.expandvars(source.path.replace("{split}", split))
+        paths = sorted(glob.glob(pattern))
+        if not paths:
+            raise DatasetError(
+                f"nothing matches {pattern}: correct the path of this source, "
+                "or set the environment variable in it."
+            )
+        for path in paths:
+            scene = READERS[source.reader](Path(path).resolve(), **source.options)
+            if not own_splits:
+                scene = split_scene(scene, split, config.seed, source.split_ratio)
+            scenes.append(scene)
+    return scenes
+
+
+def _prepare_split(
+    config: PrepareConfig, split: str, out: Path, executor: Executor, progress: Progress
+) -> Path:
+    name = config.dump_name(split)
+    dump_path, manifest_path = out / f"{name}.hdf5", out / f"{name}.json"
+    scenes = read_scenes(config, split)
+    chosen = [usable_pairs(s, config.max_pairs.get(split), config.seed) for s in scenes]
+    digest = _digest(config, split, scenes, chosen)
+    if dump_path.exists() and _made_from(manifest_path) == digest:
+        return dump_path
+
+    work = out / f"{name}.{digest[:12]}.work"
+    (work / "features").mkdir(parents=True, exist_ok=True)
+    (work / "pairs").mkdir(exist_ok=True)
+
+    used = [(s, i) for s, pairs in enumerate(chosen) for i in np.unique(pairs)]
+    feature_path = {(s, i): work / "features" / f"{s:04d}-{i:06d}.npz" for s, i in used}
+    tasks = [
+        (_extract, scenes[s].images[i], config.features, path)
+        for (s, i), path in feature_path.items()
+        if not path.exists()
+    ]
+    run_tasks(executor, tasks, len(feature_path), f"{split}: features", progress)
+
+    everything = [(s, i, j) for s, pairs in enumerate(chosen) for i, j in pairs]
+    chunks = [everything[k : k + CHUNK_PAIRS] for k in range(0, len(everything), CHUNK_PAIRS)]
+    shards = [work / "pairs" / f"{number:06d}.hdf5" for number in range(len(chunks))]
+    tasks = []
+    for chunk, shard in zip(chunks, shards, strict=True):
+        if not shard.exists():
+            pairs = [
+                (scenes[s].images[i], scenes[s].images[j], feature_path[s, i], feature_path[s, j])
+                for s, i, j in chunk
+            ]
+            tasks.append((_label_chunk, pairs, shard))
+    run_tasks(executor, tasks, len(chunks), f"{split}: pairs", progress)
+
+    kept = [
+        pair for chunk, shard in zip(chunks, shards, strict=True) for pair in _kept(chunk, shard)
+    ]
+    if not kept:
+        raise DatasetError(
+            f"{name}: no pair has a baseline, enough visibility and {MIN_MATCHES} matches; "
+            "lower the visibility threshold or check the poses."
+        )
+    with written_at_once(dump_path) as temporary:
+        write_dump(temporary, (pair for shard in shards for pair in _read_all(shard)))
+    manifest = _manifest(config, split, scenes, chosen, kept, digest)
+    with written_at_once(manifest_path) as temporary:
+        temporary.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    shutil.rmtree(work)
+    return dump_path
+
+
+def _extract(image: PosedImage, options: dict, path: Path) -> None:
+    pixels = image.load()
+    image.camera.check_image(pixels)
+    features = make_extractor(**options)(pixels)
+    with written_at_once(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, **vars(features))
+
+
+@lru_cache(maxsize=CHUNK_PAIRS)
+def _load_features(path: Path) -> Features:
+    with np.load(path) as arrays:
+        return Features(**{**arrays, "kind": str(arrays["kind"])})
+
+
+def _label_chunk(pairs: list[tuple[PosedImage, PosedImage, Path, Path]], shard: Path):
+    labelled = {}
+    for number, (image0, image1, path0, path1) in enumerate(pairs):
+        pair = label_pair(image0, image1, _load_features(path0), _load_features(path1))
+        if pair is not None:
+            labelled[number] = pair
+    with written_at_once(shard) as temporary:
+        write_dump(temporary, labelled.values())
+        with h5py.File(temporary, "a") as file:
+            file.attrs["kept"] = np.array(list(labelled), dtype=np.int64)
+
+
+def label_pair(
+    image0: PosedImage, image1: PosedImage, features0: Features, features1: Features
+) -> LabelledPair | None:
+    """Putative matches of two images with their distance to the true epipolar geometry.
+
+    None when there are too few.
+    """
+    if min(len(features0), len(features1)) < MIN_MATCHES:
+        return None
+    matches = match(features0, features1)
+    found = correspond(features0, features1, matches, image0.camera, image1.camera)
+    if len(found) < MIN_MATCHES:
+        return None
+    R_10, t_10 = relative_pose(image0, image1)
+    t_10 = t_10 / np.linalg.norm(t_10)
+    E_10 = essential_from_pose(R_10, t_10)
+    return LabelledPair(
+        xs=np.hstack([found.x0, found.x1]),
+        ys=symmetric_epipolar_distance(E_10, found.x0, found.x1),
+        R_10=R_10,
+        t_10=t_10,
+        ratio=found.ratio,
+        mutual=found.mutual,
+        K0=image0.camera.K,
+        K1=image1.camera.K,
+    )
+
+
+def _kept(chunk: list[tuple[int, int, int]], shard: Path) -> list[tuple[int, int, int]]:
+    with h5py.File(shard, "r") as file:
+        return [chunk[number] for number in file.attrs["kept"]]
+
+
+def _read_all(shard: Path) -> Iterator[LabelledPair]:
+    dump = Dump(shard)
+    yield from (dump[index] for index in range(len(dump)))
+    dump.close()
+
+
+def _digest(config: PrepareConfig, split: str, scenes: list[Scene], chosen: list) -> str:
+    """Changes with anything the dump depends on, so that work of another run is never mixed in."""
+    plan = {
+        "config": asdict(config),
+        "split": split,
+        "versions": _versions(),
+        "scenes": [
+            {
+                "name": scene.name,
+                "images": [_fingerprint(image) for image in scene.images],
+                "pairs": pairs.tolist(),
+            }
+            for scene, pairs in zip(scenes, chosen, strict=True)
+        ],
+    }
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
+
+
+def _fingerprint(image: PosedImage) -> list:
+    stat = image.path.stat() if image.path else None
+    geometry = np.hstack([image.camera.K, image.R_cw, image.t_cw[:, None]]).tolist()
+    return [
+        image.name,
+        geometry,
+        image.camera.D.tolist(),
+        stat and [stat.st_size, stat.st_mtime_ns],
+    ]
+
+
+def _versions() -> dict[str, str]:
+    return {"opencv": cv2.__version__, "numpy": np.__version__, "lgc_ros": lgc_ros.__version__}
+
+
+def _made_from(manifest_path: Path) -> str | None:
+    if not manifest_path.exists():
+        return None
+    return json.loads(manifest_path.read_text(encoding="utf-8")).get("digest")
+
+
+def _manifest(
+    config: PrepareConfig, split: str, scenes: list[Scene], chosen: list, kept: list, digest: str
+) -> dict:
+    """How the dump was made, and which images each of its pairs is of."""
+    return {
+        "config": asdict(config),
+        "split": split,
+        "made": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "digest": digest,
+        "versions": {**_versions(), "h5py": h5py.__version__, "python": platform.python_version()},
+        "label": "squared symmetric epipolar distance, normalized coordinates; inlier below 1e-4",
+        "pairs": len(kept),
+        "scenes": [
+            {
+                "name": scene.name,
+                "images": len(scene.images),
+                "pairs_selected": len(pairs),
+                "pairs_written": sum(s == number for s, _, _ in kept),
+            }
+            for number, (scene, pairs) in enumerate(zip(scenes, chosen, strict=True))
+        ],
+        "pair_sequence": [scenes[s].name for s, _, _ in kept],
+        "pair_images": [[scenes[s].images[i].name, scenes[s].images[j].name] for s, i, j in kept],
+    }
