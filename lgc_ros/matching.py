@@ -143,8 +143,8 @@ def _hamming_factors(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def _nearest_two(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For each row of left @ right the columns of its smallest and second smallest entries.
 
-    And whether the smallest is also the smallest of its column; of equal rows only the first is, so
-    that mutual matches are one to one. With a single column it is the second, too.
+    And whether the smallest is also the smallest of its column; of equal rows only the first is,
+    so that mutual matches are one to one. A single column is the second smallest, too.
     """
     rows, columns = len(left), right.shape[1]
     nearest, second = np.empty(rows, np.int64), np.zeros(rows, np.int64)
