@@ -247,8 +247,8 @@ def _undistort_polynomial(
                 break
             x = x + (d * dx - b * dy) / determinant
             y = y + (a * dy - c * dx) / determinant
-        # A negative determinant is the far side of the fold, where the lens does not see.
-        lost = ~((error < REACHED) & (determinant > 0))
+        # Where the Jacobian is not positive, the model has folded over: the lens sees nothing.
+        lost = ~((error < REACHED) & (determinant > 0) & (a + d > 0))
     return np.where(lost, np.nan, x), np.where(lost, np.nan, y)
 
 
