@@ -1,0 +1,1 @@
+"""Sources of frames: one module per kind of input."""
