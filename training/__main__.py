@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import typer
+import yaml
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -42,6 +43,35 @@ def prepare(
         dumps = run(read_config(config), out, workers, scheduler, show)
     for dump in dumps:
         typer.echo(dump)
+
+
+@app.command()
+def pairs(
+    out: Path = typer.Argument(help="Folder for pairs.txt and images/."),
+    paths: list[Path] = typer.Argument(help="Scenes: split folders, sequences, models, bags."),
+    reader: str = typer.Option("raw", help="Data layout of the scenes."),
+    option: list[str] = typer.Option(
+        [], help="Option of the reader, e.g. visibility_above=14 or max_gap=5; may be repeated."
+    ),
+    limit: int | None = typer.Option(None, min=1, help="Keep this many pairs, at random."),
+    seed: int = typer.Option(0, help="Seed of the random choice."),
+    copy: bool = typer.Option(False, "--copy", help="Copy images instead of linking to them."),
+) -> None:
+    """Write pairs with ground truth in SuperGlue's format, for `lgc evaluate pairs OUT`."""
+    from training.data.readers import read_scene
+    from training.pairs import write_pairs
+
+    options = dict(_key_value(text) for text in option)
+    scenes = [read_scene(reader, path, options) for path in paths]
+    count = write_pairs(scenes, out, limit, seed, copy)
+    typer.echo(f"{count} pairs in {out / 'pairs.txt'}")
+
+
+def _key_value(text: str) -> tuple[str, object]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"'{text}' is not of the form key=value")
+    return key, yaml.safe_load(value)
 
 
 def _progress_bar() -> Progress:

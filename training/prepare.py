@@ -32,7 +32,7 @@ from lgc_ros.features import Features, make_extractor
 from lgc_ros.geometry import essential_from_pose, symmetric_epipolar_distance
 from lgc_ros.matching import correspond, match
 from training.data.dump import Dump, LabelledPair, write_dump
-from training.data.readers import READERS
+from training.data.readers import READERS, read_scene
 from training.data.scene import SPLITS, PosedImage, Scene, relative_pose, split_scene, usable_pairs
 from training.parallel import Progress, run_tasks, task_executor, written_at_once
 
@@ -131,7 +131,7 @@ def read_scenes(config: PrepareConfig, split: str) -> list[Scene]:
                 "or set the environment variable in it."
             )
         for path in paths:
-            scene = READERS[source.reader](Path(path).resolve(), **source.options)
+            scene = read_scene(source.reader, Path(path).resolve(), source.options)
             if not own_splits:
                 scene = split_scene(scene, split, config.seed, source.split_ratio)
             scenes.append(scene)

@@ -30,13 +30,12 @@ class _PairUnpickler(pickle.Unpickler):
 def read_pickled_pairs(path: Path, count: int) -> np.ndarray:
     """Pairs (M, 2) of image indices below `count`."""
     remedy = "give a pickled list of (i, j) image indices, as OANet's raw_data/pairs"
+    existing(path, remedy)
     try:
-        with existing(path, remedy).open("rb") as file:
+        with path.open("rb") as file:
             content = _PairUnpickler(file).load()
         pairs = np.array([[_index(i), _index(j)] for i, j in content])
     except Exception as error:  # a hostile or broken pickle may raise anything
-        if isinstance(error, DatasetError):
-            raise
         raise DatasetError(
             f"{path} holds something else than pairs ({error}): {remedy}."
         ) from error

@@ -54,12 +54,11 @@ def pairs_above(visibility: np.ndarray, threshold: float) -> np.ndarray:
     return np.argwhere(visible & ~np.eye(len(visible), dtype=bool))
 
 
-def pairs_by_gap(count: int, min_gap: int, max_gap: int) -> np.ndarray:
-    """Ordered pairs, both ways, of frames `min_gap` to `max_gap` apart in a sequence."""
+def pairs_by_gap(frames: np.ndarray, min_gap: int, max_gap: int) -> np.ndarray:
+    """Ordered pairs, both ways, of images whose frame numbers are min_gap..max_gap apart."""
     if not 1 <= min_gap <= max_gap:
         raise ConfigError(f"frame gaps {min_gap}..{max_gap} are empty: use 1 <= min <= max.")
-    i, j = np.meshgrid(np.arange(count), np.arange(count), indexing="ij")
-    gap = np.abs(i - j)
+    gap = np.abs(frames[:, None] - frames[None, :])
     return np.argwhere((gap >= min_gap) & (gap <= max_gap))
 
 

@@ -1,0 +1,87 @@
+"""Write image pairs with ground truth in SuperGlue's text format, for `lgc evaluate pairs`.
+
+The format has a K for each image but no distortion: images of a distorted camera are written
+undistorted (same K, same size), all others are linked to or copied.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from lgc_ros.camera import Camera
+from lgc_ros.errors import DatasetError
+from training.data.scene import PosedImage, Scene, relative_pose, usable_pairs
+
+
+def write_pairs(
+    scenes: Sequence[Scene], out: Path, limit: int | None = None, seed: int = 0, copy: bool = False
+) -> int:
+    """Write `out/pairs.txt` and the images it names into `out/images`; returns the pair count.
+
+    Each pair is written once, in image order. With a limit, that many are chosen at random.
+    """
+    candidates = [(scene, i, j) for scene in scenes for i, j in usable_pairs(scene) if i < j]
+    if not candidates:
+        names = ", ".join(scene.name for scene in scenes)
+        raise DatasetError(f"{names}: no pair is left; lower the threshold or widen the gaps.")
+    if limit is not None and limit < len(candidates):
+        chosen = np.random.default_rng(seed).choice(len(candidates), limit, replace=False)
+        candidates = [candidates[number] for number in np.sort(chosen)]
+
+    images: dict[str, PosedImage] = {}
+    lines = []
+    for scene, i, j in candidates:
+        image0, image1 = scene.images[i], scene.images[j]
+        name0, name1 = _name(scene, image0), _name(scene, image1)
+        images |= {name0: image0, name1: image1}
+        lines.append(_line(name0, name1, image0, image1))
+    for name, image in images.items():
+        _place(image, out / "images" / name, copy)
+    (out / "pairs.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return len(lines)
+
+
+def _name(scene: Scene, image: PosedImage) -> str:
+    """Name below `images/`: without spaces, which separate the fields of a line."""
+    name = Path(scene.name, image.name)
+    if image.camera.has_distortion:
+        name = name.with_suffix(".png")
+    return "_".join(name.as_posix().split())
+
+
+def _line(name0: str, name1: str, image0: PosedImage, image1: PosedImage) -> str:
+    T_10 = np.eye(4)
+    T_10[:3, :3], T_10[:3, 3] = relative_pose(image0, image1)
+    numbers = np.concatenate([image0.camera.K.ravel(), image1.camera.K.ravel(), T_10.ravel()])
+    # The two zeros: images are stored the way their cameras expect, no turn is needed.
+    return " ".join([name0, name1, "0", "0", *(repr(float(number)) for number in numbers)])
+
+
+def _place(image: PosedImage, target: Path, copy: bool) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    if image.camera.has_distortion or image.path is None:
+        pixels = image.load()
+        image.camera.check_image(pixels)
+        cv2.imwrite(str(target), undistort(pixels, image.camera))
+    elif copy:
+        shutil.copyfile(image.path, target)
+    else:
+        os.symlink(image.path.resolve(), target)
+
+
+def undistort(image: np.ndarray, camera: Camera) -> np.ndarray:
+    """The image as a pinhole camera with the same K and size would have taken it."""
+    if not camera.has_distortion:
+        return image
+    width, height = camera.size
+    u, v = np.meshgrid(np.arange(width), np.arange(height))
+    rays = np.column_stack([u.ravel(), v.ravel(), np.ones(u.size)]) @ np.linalg.inv(camera.K).T
+    source = camera.project(rays).reshape(height, width, 2).astype(np.float32)
+    return cv2.remap(image, source, None, cv2.INTER_LINEAR)
