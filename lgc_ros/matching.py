@@ -135,9 +135,12 @@ def _euclidean_factors(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _hamming_factors(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Matrices whose product orders as the Hamming distance h: with bits as ±1 it is 2h - bits."""
-    signs_a, signs_b = (np.unpackbits(x, axis=1).astype(np.float32) * 2 - 1 for x in (a, b))
-    return -signs_a, signs_b.T
+    """Matrices whose product orders as the Hamming distance.
+
+    With bits as ±1/2, every bit that differs adds 1/4 and every equal one takes 1/4.
+    """
+    half = np.float32(0.5)
+    return half - np.unpackbits(a, axis=1), (np.unpackbits(b, axis=1) - half).T
 
 
 def _nearest_two(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
