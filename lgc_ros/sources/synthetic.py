@@ -11,6 +11,7 @@ from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError
 from lgc_ros.frame import Frame
 from lgc_ros.sources.world import World
+from lgc_ros.sources.world.scene import Scene
 
 START_NS = 1_700_000_000_000_000_000
 SHUTTER_SAMPLES = 5  # renderings averaged for motion blur
@@ -67,7 +68,7 @@ class SyntheticSource:
         self._exposure = exposure
         self._stamps_ns = [START_NS + round(k * 1e9 / rate_hz) for k in range(frames)]
         self._shutter_s = blur / rate_hz
-        self._motion = Motion(self.world.scene.aisle, seed, (frames - 1) / rate_hz, speed_mps)
+        self._motion = Motion(self.world.scene, seed, (frames - 1) / rate_hz, speed_mps)
         self._pose = TRAJECTORIES[trajectory]
         self._falloff = _falloff(self.camera, vignetting) if vignetting else None
 
@@ -130,8 +131,9 @@ def _falloff(camera: Camera, loss: float) -> np.ndarray:
 class Motion:
     """What the trajectories share: the aisle of the world and a person's habits, by seed."""
 
-    def __init__(self, aisle: np.ndarray, seed: int, duration_s: float, speed_mps: float):
-        rng = np.random.default_rng((seed, 1))
+    def __init__(self, scene: Scene, seed: int, duration_s: float, speed_mps: float):
+        rng = np.random.default_rng((seed, 3))
+        aisle, self.pitch = scene.aisle, scene.pitch
         self.duration_s = max(duration_s, 1e-9)
         self.speed_mps = speed_mps
         self.start = rng.random()
@@ -175,7 +177,7 @@ def rotation(motion: Motion, time_s: float) -> np.ndarray:
     """Turning on the spot at 25 degrees per second: the camera centre stays where it is."""
     (x, y), heading = motion.along(0.0)
     yaw = heading + motion.direction * np.radians(25) * time_s
-    pitch = -0.06 + 0.09 * motion.swing(time_s, 4.3, 0)
+    pitch = motion.pitch + 0.09 * motion.swing(time_s, 4.3, 0)
     return _pose((x, y, EYE_HEIGHT_M), yaw, pitch, 0.04 * motion.swing(time_s, 3.1, 1))
 
 
@@ -189,16 +191,11 @@ def _stroll(motion: Motion, t: float, speed_mps: float, period: Callable) -> np.
     (x, y), heading = motion.along(speed_mps * t)
     aside = 0.14 * motion.swing(t, period(7.3), 0) + 0.012 * motion.swing(t, period(1.1), 1)
     x, y = x - aside * np.sin(heading), y + aside * np.cos(heading)
-    z = (
-        EYE_HEIGHT_M
-        + 0.06 * motion.swing(t, period(9.1), 2)
-        + 0.015 * motion.swing(t, period(0.55), 3)
-    )
+    step = 0.015 * motion.swing(t, period(0.55), 3)
+    z = EYE_HEIGHT_M + 0.06 * motion.swing(t, period(9.1), 2) + step
     gaze = 0.35 * motion.swing(t, period(6.1), 4) + 0.12 * motion.swing(t, period(2.7), 5)
     yaw = heading + motion.direction * 0.4 + gaze
-    pitch = (
-        -0.1 + 0.07 * motion.swing(t, period(4.3), 6) + 0.005 * motion.swing(t, period(0.55), 1)
-    )
+    pitch = motion.pitch + 0.07 * motion.swing(t, period(4.3), 6) + 0.3 * step
     roll = 0.02 * motion.swing(t, period(3.7), 7) + 0.006 * motion.swing(t, period(1.1), 8)
     return _pose((x, y, z), yaw, pitch, roll)
 

@@ -54,7 +54,7 @@ class Brush:
     density: float = 256.0
 
     @classmethod
-    def make(cls, rng: np.random.Generator, size: int = 2048) -> Brush:
+    def make(cls, rng: np.random.Generator, detail: float = 1.0, size: int = 2048) -> Brush:
         """A brush with its own noise: octaves of equal contrast from 1/4 sheet to 1 texel."""
         sheet = np.zeros((size, size), np.float32)
         cells = 4
@@ -62,7 +62,7 @@ class Brush:
             octave = rng.standard_normal((cells, cells), np.float32)
             sheet += cv2.resize(octave, (size, size), interpolation=cv2.INTER_CUBIC)
             cells *= 2
-        return cls(rng, sheet / sheet.std())
+        return cls(rng, sheet / sheet.std(), detail * cls.density)
 
     def finer(self, factor: float) -> Brush:
         """The same brush with more texels per metre."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from lgc_ros.camera import Camera
 
-LEVELS = 6  # mip levels; textures are aligned to 2**(LEVELS - 1) texels so that they never mix
-ALIGN = 2 ** (LEVELS - 1)
+LEVELS = 6  # of mip maps
+ALIGN = 2 ** (LEVELS - 1)  # texture sides are multiples of it, so that no level mixes textures
 STRIP = 1 << 15
 TAPS = 2  # texture samples per pixel, spread along the longer axis of its footprint
 NEAR_M = 0.02

@@ -15,17 +15,16 @@ DEPTH_M = 0.62  # furniture at the walls is no deeper
 MARGIN_M = 0.55  # between furniture and the middle of the aisle
 
 
-def build_room(rng: np.random.Generator) -> Scene:
+def build_room(rng: np.random.Generator, brush: Brush) -> Scene:
     """Furnish a room: things along the walls, an island in the middle, an aisle between them."""
     size = rng.uniform((6.0, 5.2, 2.6), (9.0, 7.2, 3.2))
     aisle = size[:2] / 2 - DEPTH_M - MARGIN_M
-    scene = Scene(size, aisle, ambient=np.array([0.42, 0.4, 0.38]))
-    brush = Brush.make(rng)
+    scene = Scene(rng, size, aisle, ambient=np.array([0.42, 0.4, 0.38]))
     _shell(scene, brush)
     for k in range(4):
-        turn = -np.pi / 2 * k
-        corner = Place(scene, np.zeros(3), turn).point(-size[k % 2] / 2, size[1 - k % 2] / 2, 0)
-        _furnish_wall(Place(scene, corner, turn), brush, size[k % 2], size[2])
+        length, away = size[k % 2], size[1 - k % 2] / 2
+        wall = Place(scene, np.zeros(3), -np.pi / 2 * k).at(-length / 2, away)
+        _furnish_wall(wall, brush, length, size[2])
     _island(scene, brush)
     _corners(scene, brush)
     _lamps(scene, brush)
@@ -34,10 +33,11 @@ def build_room(rng: np.random.Generator) -> Scene:
 
 def _shell(scene: Scene, brush: Brush) -> None:
     """Floor, ceiling, four walls, skirting, a rug."""
-    rng, (width, depth, height) = brush.rng, scene.size
+    rng, (width, depth, height) = scene.rng, scene.size
     floor = one_of(rng, paint.planks, paint.tiles, paint.planks)(brush.finer(0.85))
     ceiling = one_of(rng, paint.ceiling_panels, paint.planks, paint.plaster)(brush.finer(0.65))
-    walls = [one_of(rng, paint.wallpaper, paint.bricks, paint.plaster)(brush) for _ in range(2)]
+    busy = paint.wallpaper, paint.bricks
+    walls = one_of(rng, *busy)(brush), one_of(rng, *busy, paint.plaster)(brush)
     wainscot = paint.tiles(brush) if rng.random() < 0.3 else None
     skirting = paint.wood(brush)
     whole = Place(scene, np.zeros(3))
@@ -59,7 +59,7 @@ def _shell(scene: Scene, brush: Brush) -> None:
 
 def _furnish_wall(wall: Place, brush: Brush, length: float, height: float) -> None:
     """Place furniture and pictures side by side along a wall."""
-    rng = brush.rng
+    rng = wall.scene.rng
     pictures = paint.poster(brush.finer(1.3))
     series = pictures(0.5, 0.7)  # the same print again and again
     x = rng.uniform(0.1, 0.4)
@@ -73,7 +73,7 @@ def _furnish_wall(wall: Place, brush: Brush, length: float, height: float) -> No
 
 def bookshelf(spot: Place, brush: Brush, width, height, series) -> None:
     """An open shelf with rows of books of uneven depth and boxes."""
-    rng = brush.rng
+    rng = spot.scene.rng
     board, tall, deep, thick = (
         paint.wood(brush),
         rng.uniform(1.6, min(2.3, height - 0.2)),
@@ -106,7 +106,7 @@ def bookshelf(spot: Place, brush: Brush, width, height, series) -> None:
 
 def cabinet(spot: Place, brush: Brush, width, height, series) -> None:
     """Drawers with things on top and a picture above."""
-    rng = brush.rng
+    rng = spot.scene.rng
     tall, deep = rng.uniform(0.7, 1.1), rng.uniform(0.4, 0.5)
     top = paint.wood(brush)
     spot.box((0, -deep, 0), (width, 0, tall), top, front=paint.drawers(brush), faces="flrt")
@@ -116,7 +116,7 @@ def cabinet(spot: Place, brush: Brush, width, height, series) -> None:
 
 def desk(spot: Place, brush: Brush, width, height, series) -> None:
     """A table with a monitor, papers and boxes."""
-    rng = brush.rng
+    rng = spot.scene.rng
     board, deep, tall = paint.wood(brush), DEPTH_M, rng.uniform(0.72, 0.78)
     _table(spot.at(0, -deep), board, width, deep, tall)
     wide = min(0.55, width - 0.2)
@@ -140,17 +140,20 @@ def _table(spot: Place, board, width, deep, tall) -> None:
 
 
 def _papers(spot: Place, brush: Brush, xs, ys, z) -> None:
-    for _ in range(brush.rng.integers(1, 4)):
+    for _ in range(spot.scene.rng.integers(1, 4)):
         sheet = spot.at(
-            brush.rng.uniform(*xs), brush.rng.uniform(*ys), z, brush.rng.normal(0, 0.3)
+            spot.scene.rng.uniform(*xs),
+            spot.scene.rng.uniform(*ys),
+            z,
+            spot.scene.rng.normal(0, 0.3),
         )
-        lift = 0.004 + 0.004 * brush.rng.random()
+        lift = 0.004 + 0.004 * spot.scene.rng.random()
         sheet.carpet(0, 0.2, lift, paint.screen(brush.finer(1.5))(0.21, 0.297), (0.21, 0.297))
 
 
 def _clutter(spot: Place, brush: Brush, xs, ys, z, count) -> None:
     """Small boxes standing side by side."""
-    rng, slots = brush.rng, np.linspace(*xs, count + 1)
+    rng, slots = spot.scene.rng, np.linspace(*xs, count + 1)
     for x0, x1 in pairwise(slots):
         room = min((x1 - x0) / 2, (ys[1] - ys[0]) / 2)
         if rng.random() < 0.25 or room < 0.05:
@@ -164,7 +167,7 @@ def _clutter(spot: Place, brush: Brush, xs, ys, z, count) -> None:
 
 def crates(spot: Place, brush: Brush, width, height, series) -> None:
     """A stack of crates and cartons."""
-    rng, z = brush.rng, 0.0
+    rng, z = spot.scene.rng, 0.0
     for _ in range(rng.integers(1, 4)):
         side = rng.uniform(0.36, 0.55)
         texture = one_of(rng, paint.cardboard, paint.slats)(brush)
@@ -179,7 +182,7 @@ def crates(spot: Place, brush: Brush, width, height, series) -> None:
 
 def radiator(spot: Place, brush: Brush, width, height, series) -> None:
     """A radiator under a window."""
-    wide = width * brush.rng.uniform(0.85, 1.0)
+    wide = width * spot.scene.rng.uniform(0.85, 1.0)
     spot.box((0, -0.12, 0.12), (wide, -0.03, 0.7), paint.bars(brush), faces="flrt")
     tall = min(height - 0.25, 2.3) - 0.95
     pane = paint.window(brush)(wide, tall)
@@ -199,7 +202,7 @@ def doorway(spot: Place, brush: Brush, width, height, series) -> None:
 
 def gallery(spot: Place, brush: Brush, width, height, series, low=0.75) -> None:
     """Pictures on the wall: a series of equal prints, or different ones."""
-    rng = brush.rng
+    rng = spot.scene.rng
     repeated = rng.random() < 0.35
     rows = 2 if height - low > 1.75 and rng.random() < 0.6 else 1
     x = rng.uniform(0.02, 0.1)
@@ -220,7 +223,7 @@ def gallery(spot: Place, brush: Brush, width, height, series, low=0.75) -> None:
 
 def lockers(spot: Place, brush: Brush, width, height, series) -> None:
     """A row of equal tall lockers, each with the same sticker."""
-    rng = brush.rng
+    rng = spot.scene.rng
     count = max(int(width / 0.4), 1)
     steel = paint.plaster(brush, brush.colour(0.35, 0.7, 0.6))
     sticker = paint.poster(brush.finer(1.5))(0.16, 0.16)
@@ -235,7 +238,7 @@ def lockers(spot: Place, brush: Brush, width, height, series) -> None:
 
 def _island(scene: Scene, brush: Brush) -> None:
     """Something to walk around, inside the aisle."""
-    rng = brush.rng
+    rng = scene.rng
     half = np.minimum((scene.aisle - MARGIN_M) * 0.68, (1.0, 0.6))
     place = Place(scene, np.zeros(3))
     if rng.random() < 0.6:
@@ -260,7 +263,7 @@ def _island(scene: Scene, brush: Brush) -> None:
 
 def _corners(scene: Scene, brush: Brush) -> None:
     """Loose crates where the aisle leaves room for them."""
-    rng = brush.rng
+    rng = scene.rng
     path = scene.aisle * np.stack([np.cos(t := np.linspace(0, 2 * np.pi, 200)), np.sin(t)], -1)
     for _ in range(60):
         half = rng.uniform(0.18, 0.32, 2)
@@ -278,7 +281,7 @@ def _corners(scene: Scene, brush: Brush) -> None:
 
 def _lamps(scene: Scene, brush: Brush) -> None:
     """Bright panels under the ceiling, and light from one side as through windows."""
-    rng, width, height = brush.rng, scene.size[0], scene.size[2]
+    rng, width, height = scene.rng, scene.size[0], scene.size[2]
     glow = np.full((ALIGN, ALIGN, 3), 0.98, np.float32)
     frame = paint.plaster(brush, np.full(3, 0.8, np.float32))
     warm, cool = np.array([0.86, 0.96, 1.0]), np.array([1.0, 0.93, 0.85])

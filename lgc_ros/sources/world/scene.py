@@ -12,7 +12,8 @@ class Quad:
     """A rectangle `origin + u * edge_u + v * edge_v`, u and v in [0, 1], seen from one side.
 
     It is visible to a viewer for whom `edge_u` points right and `edge_v` down, so the texture is
-    never mirrored. `albedo` is BGR float32 in [0, 1]; an emissive quad shows it unshaded.
+    never mirrored. `albedo` is BGR float32 in [0, 1], its sides multiples of `renderer.ALIGN`; an
+    emissive quad shows it unshaded.
     """
 
     origin: np.ndarray
@@ -67,6 +68,7 @@ class Scene:
     z in [0, size_z]. People walk along the ellipse with half axes `aisle`, which is kept free.
     """
 
+    rng: np.random.Generator  # of the layout; textures have their own
     size: np.ndarray
     aisle: np.ndarray
     ambient: np.ndarray

@@ -10,17 +10,17 @@ from lgc_ros.sources.world.scene import Lamp, Place, Scene
 
 HALF_LENGTH_M = 17.0
 HALF_WIDTH_M = 6.5
-TEXELS_PER_M = 88.0
+FAR = 0.35  # texture resolution, compared to things in a room
 LIGHT_POINTS_PER_M = 2.5
 
 
-def build_street(rng: np.random.Generator) -> Scene:
+def build_street(rng: np.random.Generator, brush: Brush) -> Scene:
     """Houses on both sides and at both ends, pavements with things on them, a free roadway."""
     size = np.array([2 * HALF_LENGTH_M + 24, 2 * HALF_WIDTH_M + 24, 26.0])
     aisle = np.array([HALF_LENGTH_M - 5.0, 1.3])
     ambient = np.array([0.62, 0.55, 0.48])
-    scene = Scene(size, aisle, ambient, pitch=0.06, light_points_per_m=LIGHT_POINTS_PER_M)
-    brush = Brush.make(rng).finer(TEXELS_PER_M / 256)
+    scene = Scene(rng, size, aisle, ambient, pitch=0.06, light_points_per_m=LIGHT_POINTS_PER_M)
+    brush = brush.finer(FAR)
     _sky(scene, brush)
     _ground(scene, brush)
     for k in range(4):
@@ -31,12 +31,12 @@ def build_street(rng: np.random.Generator) -> Scene:
         _houses(row, brush, 2 * length)
         if k % 2 == 0:
             _pavement(row, brush, 2 * length)
-    _sun(scene, rng)
+    _sun(scene)
     return scene
 
 
 def _sky(scene: Scene, brush: Brush) -> None:
-    coarse = brush.finer(12 / TEXELS_PER_M)
+    coarse = brush.finer(0.13)
     horizon, zenith = (np.array(c, np.float32) for c in ((0.97, 0.94, 0.9), (0.88, 0.7, 0.5)))
     height = scene.size[2]
     for k in range(4):
@@ -56,7 +56,7 @@ def _sky(scene: Scene, brush: Brush) -> None:
 def _ground(scene: Scene, brush: Brush) -> None:
     """A cobbled or asphalt roadway with markings, up to the houses."""
     half = np.array([HALF_LENGTH_M, HALF_WIDTH_M])
-    asphalt = brush.rng.random() < 0.5
+    asphalt = scene.rng.random() < 0.5
     road = (paint.concrete if asphalt else paint.cobbles)(brush)(*(2 * half))
     if asphalt:
         rows, columns = road.shape[:2]
@@ -68,7 +68,7 @@ def _ground(scene: Scene, brush: Brush) -> None:
 
 def _houses(row: Place, brush: Brush, length: float) -> None:
     """House fronts side by side, with ledges and a door each."""
-    rng, x = brush.rng, 0.0
+    rng, x = row.scene.rng, 0.0
     while x < length - 0.1:
         width = rng.uniform(5.0, 9.0)
         width = length - x if length - x - width < 4 else width
@@ -95,7 +95,7 @@ def _houses(row: Place, brush: Brush, length: float) -> None:
 
 def _pavement(row: Place, brush: Brush, length: float) -> None:
     """A raised pavement with vans, kiosks, trees and crates, all clear of the roadway."""
-    rng = brush.rng
+    rng = row.scene.rng
     row.box((0, -2.4, 0), (length, 0, 0.12), paint.cobbles(brush), faces="ft")
     fine, x = brush.finer(1.6), rng.uniform(1, 3)
     while x < length - 5.5:
@@ -117,8 +117,8 @@ def _van(spot: Place, brush: Brush) -> None:
 
 def _kiosk(spot: Place, brush: Brush) -> None:
     """An advertising column: pictures on every side."""
-    wide = brush.rng.uniform(0.9, 1.4)
-    turned = spot.at(0.8, 0.9, 0, brush.rng.uniform(-0.3, 0.3))
+    wide = spot.scene.rng.uniform(0.9, 1.4)
+    turned = spot.at(0.8, 0.9, 0, spot.scene.rng.uniform(-0.3, 0.3))
     half = wide / 2
     turned.box((-half, -half, 0), (half, half, 2.3), paint.poster(brush))
     turned.box((-half - 0.1, -half - 0.1, 2.3), (half + 0.1, half + 0.1, 2.5), paint.wood(brush))
@@ -128,20 +128,21 @@ def _tree(spot: Place, brush: Brush) -> None:
     bark, leaves = paint.wood(brush), paint.foliage(brush)
     spot.box((0.7, 0.7, 0), (0.92, 0.92, 2.3), bark, faces="flrb")
     for low, half in ((2.2, 0.95), (2.9, 1.05), (3.6, 0.7)):
-        crown = spot.at(0.8, 0.8, 0, brush.rng.uniform(0, 1.5))
+        crown = spot.at(0.8, 0.8, 0, spot.scene.rng.uniform(0, 1.5))
         crown.box((-half, -half, low), (half, half, low + 0.75), leaves, faces="flrbtu")
 
 
 def _boxes(spot: Place, brush: Brush) -> None:
     for x in (0.4, 1.3):
-        texture = one_of(brush.rng, paint.slats, paint.cardboard)(brush)
-        half = brush.rng.uniform(0.3, 0.45)
-        place = spot.at(x, 0.9, 0, brush.rng.normal(0, 0.15))
-        place.box((-half, -half, 0), (half, half, brush.rng.uniform(0.5, 1.2)), texture)
+        texture = one_of(spot.scene.rng, paint.slats, paint.cardboard)(brush)
+        half = spot.scene.rng.uniform(0.3, 0.45)
+        place = spot.at(x, 0.9, 0, spot.scene.rng.normal(0, 0.15))
+        place.box((-half, -half, 0), (half, half, spot.scene.rng.uniform(0.5, 1.2)), texture)
 
 
-def _sun(scene: Scene, rng: np.random.Generator) -> None:
+def _sun(scene: Scene) -> None:
     """A far and strong lamp, high enough to reach the street."""
+    rng = scene.rng
     azimuth, height = rng.uniform(0, 2 * np.pi), np.radians(rng.uniform(50, 70))
     towards = np.array(
         [np.cos(azimuth) * np.cos(height), np.sin(azimuth) * np.cos(height), np.sin(height)]
