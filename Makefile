@@ -28,7 +28,7 @@ test: install  ## run the tests; ARGS="-k camera" chooses some
 lint: install  ## check style, formatting and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 format: install  ## let ruff format and repair what it can
 	$(BIN)/ruff check --fix .

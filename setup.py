@@ -67,7 +67,7 @@ setup(
     # Lower bounds admit what apt brings on Ubuntu 24.04, so that pip replaces none of it.
     install_requires=[
         "numpy>=1.26",
-        "poselib>=2.0.4; platform_machine != 'aarch64'",  # no wheels there
+        "poselib>=2.0.4",
         "PyYAML>=6.0",
         "rich>=13.0",
         "safetensors>=0.4",
