@@ -23,7 +23,7 @@ EXTRAS = {
         "ros-jazzy-std-srvs==5.3.6",
         "ros-jazzy-visualization-msgs==5.3.6",
     ],
-    "hdf5": HDF5,
+    "features": HDF5,
     "bags": ["rosbags>=0.11"],
     "onnx": ["onnx>=1.15", "onnxruntime>=1.17"],
     "openvino": ["openvino>=2024.0"],

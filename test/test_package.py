@@ -109,6 +109,13 @@ def test_constraints_pin_every_dependency_within_its_range(distribution):
         assert pins[canonicalize_name(requirement.name)] in requirement.specifier
 
 
+def test_every_extra_that_a_text_advises_exists(distribution):
+    advice = re.compile(r"lgc_ros\\*\[([\w,]+)\]")
+    for name, text in tracked_texts().items():
+        advised = {extra for match in advice.findall(text) for extra in match.split(",")}
+        assert advised <= distribution.extras_require.keys(), name
+
+
 def test_no_file_names_a_place_of_one_machine_or_a_package_index():
     personal = re.compile(r"(?<![\w.~$}])/(home|Users|root|work|tmp)/\w|--(extra-)?index-url")
     found = {name: personal.search(text) for name, text in tracked_texts().items()}
