@@ -6,11 +6,13 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 
 import cv2
+
+from lgc_ros.errors import ConfigError, LgcError
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of the stage, the tasks done and the number of tasks."""
@@ -30,6 +32,11 @@ def run_tasks(
             future.result()
             done += 1
             progress(stage, done, total)
+    except BrokenExecutor as error:
+        raise LgcError(
+            f"a worker process ended during '{stage}', most likely for want of memory: "
+            "call again to go on from here, with fewer workers."
+        ) from error
     finally:
         for future in futures:
             future.cancel()
@@ -41,7 +48,14 @@ def task_executor(workers: int | None, scheduler: str | None) -> Iterator[Execut
     if scheduler is not None:
         from distributed import Client
 
-        with Client(scheduler) as client, client.get_executor(pure=False) as executor:
+        try:
+            client = Client(scheduler)
+        except OSError as error:
+            raise ConfigError(
+                f"no Dask scheduler answers at {scheduler} ({error}): "
+                "start one with `dask scheduler` and workers with `dask worker ADDRESS`."
+            ) from error
+        with client, client.get_executor(pure=False) as executor:
             yield executor
         return
     workers = workers or os.cpu_count() or 1

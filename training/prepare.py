@@ -17,7 +17,7 @@ import platform
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,15 +29,21 @@ import yaml
 import lgc_ros
 from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.features import Features, make_extractor
-from lgc_ros.geometry import essential_from_pose, symmetric_epipolar_distance
-from lgc_ros.matching import correspond, match
 from training.data.dump import Dump, LabelledPair, write_dump
-from training.data.readers import READERS, read_scene
-from training.data.scene import SPLITS, PosedImage, Scene, relative_pose, split_scene, usable_pairs
+from training.data.labels import MIN_MATCHES, label_pair
+from training.data.readers import read_scene
+from training.data.scene import (
+    SPLITS,
+    PosedImage,
+    Scene,
+    relative_pose,
+    some_images,
+    split_scene,
+    usable_pairs,
+)
 from training.parallel import Progress, run_tasks, task_executor, written_at_once
 
 CHUNK_PAIRS = 32
-MIN_MATCHES = 8  # the eight-point algorithm needs as many
 
 
 @dataclass(frozen=True)
@@ -46,12 +52,23 @@ class Source:
 
     `path` may hold wildcards and environment variables; with `{split}` in it the data set brings
     its own splits, otherwise the images of each scene are split at random by `split_ratio`.
+    `max_images` bounds the images of a scene before that.
     """
 
     reader: str
     path: str
     options: dict = field(default_factory=dict)
     split_ratio: tuple[float, float, float] = (60, 20, 20)
+    max_images: int | None = None
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    """What `lgc_ros.features.make_extractor` takes."""
+
+    name: str = "sift"
+    max_keypoints: int = 2000
+    spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,15 +77,15 @@ class PrepareConfig:
 
     name: str
     sources: tuple[Source, ...]
-    features: dict = field(default_factory=lambda: {"name": "sift", "max_keypoints": 2000})
+    features: FeatureOptions = FeatureOptions()
     splits: tuple[str, ...] = SPLITS
     max_pairs: dict = field(default_factory=lambda: {"train": None, "val": 1000, "test": 1000})
     seed: int = 0
 
     def dump_name(self, split: str) -> str:
         """OANet's naming: `<data>-<features>-<keypoints>-<split>`."""
-        keypoints = self.features.get("max_keypoints", 2000)
-        return f"{self.name}-{self.features['name']}-{keypoints}-{split}"
+        features = Path(self.features.name).stem  # a learned extractor is named by its file
+        return f"{self.name}-{features}-{self.features.max_keypoints}-{split}"
 
 
 def read_config(path: Path) -> PrepareConfig:
@@ -78,16 +95,16 @@ def read_config(path: Path) -> PrepareConfig:
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} cannot be read as YAML: {error}") from error
     config = _build(PrepareConfig, content, path)
-    sources = tuple(_build(Source, source, path) for source in config.sources)
-    for source in sources:
-        if source.reader not in READERS:
-            raise ConfigError(
-                f"{path}: unknown reader '{source.reader}'; use one of {', '.join(READERS)}."
-            )
-    for split in config.splits:
-        if split not in SPLITS:
-            raise ConfigError(f"{path}: unknown split '{split}'; use {', '.join(SPLITS)}.")
-    return _build(PrepareConfig, {**content, "sources": sources}, path)
+    if not isinstance(config.sources, list) or not config.sources:
+        raise ConfigError(f"{path}: 'sources' must list at least one source.")
+    unknown = set(config.splits) - set(SPLITS)
+    if unknown:
+        raise ConfigError(f"{path}: unknown splits {sorted(unknown)}; use {', '.join(SPLITS)}.")
+    return replace(
+        config,
+        sources=tuple(_build(Source, source, path) for source in config.sources),
+        features=_build(FeatureOptions, content.get("features", {}), path),
+    )
 
 
 def _build(kind: type, content: object, path: Path):
@@ -132,6 +149,7 @@ def read_scenes(config: PrepareConfig, split: str) -> list[Scene]:
             )
         for path in paths:
             scene = read_scene(source.reader, Path(path).resolve(), source.options)
+            scene = some_images(scene, source.max_images, config.seed)
             if not own_splits:
                 scene = split_scene(scene, split, config.seed, source.split_ratio)
             scenes.append(scene)
@@ -192,10 +210,10 @@ def _prepare_split(
     return dump_path
 
 
-def _extract(image: PosedImage, options: dict, path: Path) -> None:
+def _extract(image: PosedImage, options: FeatureOptions, path: Path) -> None:
     pixels = image.load()
     image.camera.check_image(pixels)
-    features = make_extractor(**options)(pixels)
+    features = make_extractor(options.name, options.max_keypoints, options.spread)(pixels)
     with written_at_once(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **vars(features))
 
@@ -206,44 +224,22 @@ def _load_features(path: Path) -> Features:
         return Features(**{**arrays, "kind": str(arrays["kind"])})
 
 
-def _label_chunk(pairs: list[tuple[PosedImage, PosedImage, Path, Path]], shard: Path):
+def _label_chunk(pairs: list[tuple[PosedImage, PosedImage, Path, Path]], shard: Path) -> None:
     labelled = {}
     for number, (image0, image1, path0, path1) in enumerate(pairs):
-        pair = label_pair(image0, image1, _load_features(path0), _load_features(path1))
+        pair = label_pair(
+            _load_features(path0),
+            _load_features(path1),
+            image0.camera,
+            image1.camera,
+            *relative_pose(image0, image1),
+        )
         if pair is not None:
             labelled[number] = pair
     with written_at_once(shard) as temporary:
         write_dump(temporary, labelled.values())
         with h5py.File(temporary, "a") as file:
             file.attrs["kept"] = np.array(list(labelled), dtype=np.int64)
-
-
-def label_pair(
-    image0: PosedImage, image1: PosedImage, features0: Features, features1: Features
-) -> LabelledPair | None:
-    """Putative matches of two images with their distance to the true epipolar geometry.
-
-    None when there are too few.
-    """
-    if min(len(features0), len(features1)) < MIN_MATCHES:
-        return None
-    matches = match(features0, features1)
-    found = correspond(features0, features1, matches, image0.camera, image1.camera)
-    if len(found) < MIN_MATCHES:
-        return None
-    R_10, t_10 = relative_pose(image0, image1)
-    t_10 = t_10 / np.linalg.norm(t_10)
-    E_10 = essential_from_pose(R_10, t_10)
-    return LabelledPair(
-        xs=np.hstack([found.x0, found.x1]),
-        ys=symmetric_epipolar_distance(E_10, found.x0, found.x1),
-        R_10=R_10,
-        t_10=t_10,
-        ratio=found.ratio,
-        mutual=found.mutual,
-        K0=image0.camera.K,
-        K1=image1.camera.K,
-    )
 
 
 def _kept(chunk: list[tuple[int, int, int]], shard: Path) -> list[tuple[int, int, int]]:

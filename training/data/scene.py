@@ -87,6 +87,14 @@ def split_scene(
     return restrict(scene, np.sort(order[ends[part] : ends[part + 1]]))
 
 
+def some_images(scene: Scene, max_images: int | None, seed: int) -> Scene:
+    """The scene with at most `max_images` of its images, chosen at random."""
+    if max_images is None or len(scene.images) <= max_images:
+        return scene
+    chosen = np.random.default_rng(seed).choice(len(scene.images), max_images, replace=False)
+    return restrict(scene, np.sort(chosen))
+
+
 def usable_pairs(scene: Scene, max_pairs: int | None = None, seed: int = 0) -> np.ndarray:
     """Pairs with a baseline, at most `max_pairs` of them chosen at random, in scene order."""
     pairs = scene.pairs.reshape(-1, 2)
@@ -95,11 +103,9 @@ def usable_pairs(scene: Scene, max_pairs: int | None = None, seed: int = 0) -> n
             f"{scene.name}: a pair names image {int(pairs.max())} of {len(scene.images)}; "
             "give the pair list that belongs to these images."
         )
-    moved = [
-        np.linalg.norm(relative_pose(scene.images[i], scene.images[j])[1]) > MIN_BASELINE
-        for i, j in pairs
-    ]
-    pairs = pairs[np.array(moved, dtype=bool)]
+    centres = np.array([-image.R_cw.T @ image.t_cw for image in scene.images]).reshape(-1, 3)
+    baseline = np.linalg.norm(centres[pairs[:, 0]] - centres[pairs[:, 1]], axis=1)
+    pairs = pairs[baseline > MIN_BASELINE]
     if max_pairs is not None and len(pairs) > max_pairs:
         chosen = np.random.default_rng(seed).choice(len(pairs), max_pairs, replace=False)
         pairs = pairs[np.sort(chosen)]
