@@ -191,12 +191,12 @@ class Camera:
             x, y = _tilt(*_distort_polynomial(x, y, self.D)[:2], _tilt_matrix(self.D))
         return np.column_stack([x, y, np.ones_like(x)]) @ self.K[:2].T
 
-    def check_image(self, image: np.ndarray) -> None:
+    def check_image(self, image: np.ndarray, name: str = "the image") -> None:
         """Raise CameraError unless the image has the size this camera was calibrated for."""
         height, width = image.shape[:2]
         if (width, height) != self.size:
             raise CameraError(
-                f"the image is {width}x{height} pixels but the camera is calibrated for "
+                f"{name} is {width}x{height} pixels but the camera is calibrated for "
                 f"{self.width}x{self.height}; use the camera file of these images, or images "
                 "that are neither resized nor cropped"
             )

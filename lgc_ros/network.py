@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -112,9 +113,7 @@ class PointNetBody(nn.Module):
 
         def stage(inputs: int) -> nn.Sequential:
             sizes = [inputs] + [width] * layers
-            return nn.Sequential(
-                *(Perceptron(a, b, context=False) for a, b in zip(sizes, sizes[1:], strict=False))
-            )
+            return nn.Sequential(*(Perceptron(a, b, context=False) for a, b in pairwise(sizes)))
 
         self.points = stage(width)
         self.context = stage(width)

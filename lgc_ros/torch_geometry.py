@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-RELATIVE_GAP_FLOOR = 1e-6
+RELATIVE_GAP_FLOOR = 1e-9
 
 
 class _SmallestEigenvector(torch.autograd.Function):

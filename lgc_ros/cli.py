@@ -1,0 +1,329 @@
+"""`lgc`: parse, call, print. Heavy modules are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    track,
+)
+from rich.table import Table
+
+import lgc_ros
+from lgc_ros.errors import LgcError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Visual odometry with learned correspondence filtering.",
+)
+evaluate_app = typer.Typer(no_args_is_help=True, help="Score methods on data with ground truth.")
+app.add_typer(evaluate_app, name="evaluate")
+
+stdout = Console()
+stderr = Console(stderr=True)
+
+METHOD_HELP = (
+    "cn (learned filter, then robust estimation on the survivors), cn-8pt (one forward pass and "
+    "the weighted 8-point), or a baseline on all matches: ransac, lmeds, mlesac, magsac, usac, "
+    "poselib, gms; with +ratio (e.g. ransac+ratio) the ratio test comes first."
+)
+FeaturesOption = Annotated[
+    str, typer.Option(help="sift, rootsift, orb, akaze, or the path of an ONNX extractor.")
+]
+KeypointsOption = Annotated[int, typer.Option(min=8, help="Most keypoints per image.")]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Filter model: a shipped name or a .safetensors file; by features if not given."
+    ),
+]
+DeviceOption = Annotated[
+    str, typer.Option(help="Where the filter runs: auto, cpu, cuda or cuda:N.")
+]
+ThresholdOption = Annotated[
+    float, typer.Option(min=0.01, help="Inlier threshold of the estimator in pixels.")
+]
+JsonOption = Annotated[
+    Path | None, typer.Option("--json", help="Write the results to this JSON file.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def _common(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what is done.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    handler = RichHandler(console=stderr, show_path=False, show_time=False)
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(message)s", handlers=[handler], force=True)
+    if version:
+        typer.echo(f"lgc_ros {lgc_ros.__version__}")
+        raise typer.Exit
+
+
+@app.command("match")
+def match_pair(
+    image0: Annotated[Path, typer.Argument(help="First image.")],
+    image1: Annotated[Path, typer.Argument(help="Second image.")],
+    camera: Annotated[Path, typer.Option(help="Camera of the first image: camera_info YAML.")],
+    camera1: Annotated[
+        Path | None, typer.Option(help="Camera of the second image, if it is another one.")
+    ] = None,
+    method: Annotated[str, typer.Option(help=METHOD_HELP)] = "cn",
+    features: FeaturesOption = "sift",
+    keypoints: KeypointsOption = 2000,
+    model: ModelOption = None,
+    device: DeviceOption = "auto",
+    threshold: ThresholdOption = 1.0,
+    gt: Annotated[
+        Path | None,
+        typer.Option(
+            help="True T_10 (text, 4x4, camera 0 to camera 1): colours then tell right from wrong."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a picture of the matches.")] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Relative pose of two images, the matches it rests on, and a picture of them."""
+    from lgc_ros.camera import Camera
+    from lgc_ros.estimators import EstimatorOptions
+    from lgc_ros.evaluation import read_pose, score_result
+    from lgc_ros.frame import read_image
+    from lgc_ros.two_view import TwoViewPipeline
+    from lgc_ros.viz import draw_two_view, write_image
+
+    cameras = Camera.from_yaml(camera), Camera.from_yaml(camera1 or camera)
+    images = read_image(image0), read_image(image1)
+    for path, image, its_camera in zip((image0, image1), images, cameras, strict=True):
+        its_camera.check_image(image, name=str(path))
+    true_pose = read_pose(gt) if gt else None
+    options = EstimatorOptions(threshold_px=threshold)
+    pipeline = TwoViewPipeline(method, features, keypoints, model, device, options)
+    result = pipeline(*images, *cameras)
+
+    summary = {"method": method, **result.as_dict()}
+    if true_pose is not None:
+        summary["error_deg"] = score_result(result, *true_pose).error_deg
+    if json_file:
+        _write_json(json_file, summary)
+    if out:
+        caption = [
+            f"{method}: {summary['inliers']} inliers of {summary['matches']} matches",
+            f"{summary['ms']['total']:.0f} ms",
+        ]
+        write_image(out, draw_two_view(*images, result, true_pose, caption))
+    if result.pose is None:
+        raise LgcError(result.failure)
+    _print_pose(summary)
+    for written in filter(None, (out, json_file)):
+        typer.echo(f"wrote {written}")
+
+
+def _print_pose(summary: dict) -> None:
+    rows = "\n  ".join("  ".join(f"{v: .6f}" for v in row) for row in summary["R_10"])
+    typer.echo(f"R_10 =\n  {rows}")
+    typer.echo("t_10 = " + "  ".join(f"{v: .6f}" for v in summary["t_10"]) + "  (unit length)")
+    typer.echo(
+        f"{summary['matches']} matches, {summary['kept']} kept, {summary['inliers']} inliers"
+    )
+    typer.echo("ms: " + ", ".join(f"{k} {v:.1f}" for k, v in summary["ms"].items()))
+    if "error_deg" in summary:
+        typer.echo(f"pose error {summary['error_deg']:.2f} degrees")
+
+
+@evaluate_app.command("pairs")
+def evaluate_pair_set(
+    folder: Annotated[Path, typer.Argument(help="Folder with pairs.txt and images/.")],
+    method: Annotated[
+        list[str] | None, typer.Option(help=METHOD_HELP + " May be given several times.")
+    ] = None,
+    keypoints: KeypointsOption = 2000,
+    features: FeaturesOption = "sift",
+    model: ModelOption = None,
+    device: DeviceOption = "auto",
+    threshold: ThresholdOption = 1.0,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of the images, if not images/ beside pairs.txt.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Take so many pairs, evenly spaced.")
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out lines and images that cannot be read.")
+    ] = False,
+    json_file: JsonOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write results.json, errors.csv and a plot here.")
+    ] = None,
+) -> None:
+    """mAP and AUC at 5, 10 and 20 degrees, precision and recall, and time, on posed pairs.
+
+    Without --method all methods are compared.
+    """
+    from lgc_ros.estimators import EstimatorOptions
+    from lgc_ros.evaluation import evaluate_pairs, summarize, write_pair_report
+    from lgc_ros.methods import METHODS
+    from lgc_ros.two_view import Decider
+
+    options = EstimatorOptions(threshold_px=threshold)
+    methods = dict.fromkeys(method or (m for m in METHODS if not m.startswith("cn+")))
+    deciders = {name: Decider(name, features, model, device, options) for name in methods}
+    with _progress(f"pairs of {folder.name}") as progress:
+        scores = evaluate_pairs(
+            folder,
+            deciders,
+            features=features,
+            max_keypoints=keypoints,
+            limit=limit,
+            images=images,
+            skip_bad=skip_bad,
+            progress=progress,
+        )
+    results = {
+        "dataset": folder.resolve().name,
+        "features": features,
+        "keypoints": keypoints,
+        "methods": {name: summarize(rows) for name, rows in scores.items()},
+    }
+    stdout.print(_pairs_table(results))
+    if json_file:
+        _write_json(json_file, results)
+    if out:
+        _write_json(out / "results.json", results)
+        write_pair_report(out, scores)
+    for written in filter(None, (json_file, out)):
+        typer.echo(f"wrote {written}")
+
+
+def _pairs_table(results: dict) -> Table:
+    pairs = next(iter(results["methods"].values()))["pairs"]
+    table = Table(title=f"{results['dataset']}: {pairs} pairs, {results['features']}")
+    table.add_column("method")
+    for heading in ("mAP 5°", "10°", "20°", "AUC 5°", "10°", "20°", "prec.", "recall"):
+        table.add_column(heading, justify="right")
+    for heading in ("features", "match", "filter", "estimate", "total ms"):
+        table.add_column(heading, justify="right", style="dim")
+    best = max(row["map"]["20"] for row in results["methods"].values())
+    for name, row in results["methods"].items():
+        scores = [*row["map"].values(), *row["auc"].values(), row["precision"], row["recall"]]
+        table.add_row(
+            name,
+            *(f"{value:.3f}" for value in scores),
+            *(f"{value:.1f}" for value in row["ms"].values()),
+            style="bold" if row["map"]["20"] == best else None,
+        )
+    return table
+
+
+@app.command()
+def export(
+    path: Annotated[Path, typer.Argument(help="ONNX file to write.")],
+    model: Annotated[str, typer.Option(help="Shipped model or .safetensors file.")] = "sift",
+) -> None:
+    """Write a filter model as ONNX: matches (N, 4 + side) in, logits (N,) out, any N."""
+    from lgc_ros.export import export_onnx
+
+    export_onnx(model, path)
+    typer.echo(f"wrote {path}")
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is wrong with this installation and what to do about it."""
+    from lgc_ros.doctor import BROKEN, OK, examine
+
+    table = Table("", "", "found", "remedy", box=None)
+    failed = False
+    for finding in examine():
+        bad = finding.status == BROKEN or (finding.required and finding.status != OK)
+        failed |= bad and finding.required
+        mark = "[green]✓[/]" if finding.status == OK else "[red]✗[/]" if bad else "[dim]–[/]"
+        table.add_row(mark, finding.subject, finding.detail, finding.remedy)
+    stdout.print(table)
+    typer.echo(
+        "Something required is missing or broken." if failed else "All that is required works."
+    )
+    raise typer.Exit(int(failed))
+
+
+@app.command()
+def synth(
+    folder: Annotated[Path, typer.Argument(help="Folder to write.")],
+    trajectory: Annotated[str, typer.Option(help="walk, loop, rotation or standstill.")] = "walk",
+    frames: Annotated[int, typer.Option(min=1, help="Number of frames.")] = 200,
+    rate: Annotated[float, typer.Option(help="Frames per second.")] = 20.0,
+    seed: Annotated[int, typer.Option(help="Another seed is another room.")] = 0,
+    noise: Annotated[float, typer.Option(min=0, help="Image noise in grey levels.")] = 2.0,
+    format_: Annotated[str, typer.Option("--format", help="tum.")] = "tum",
+) -> None:
+    """Write a rendered sequence with exact poses and depth (TUM RGB-D layout)."""
+    from lgc_ros.errors import ConfigError
+    from lgc_ros.sources.synthetic import SyntheticSource
+    from lgc_ros.sources.tum import write_tum
+
+    if format_ != "tum":
+        raise ConfigError(f"unknown format {format_!r}: use tum")
+    source = SyntheticSource(trajectory, frames, rate_hz=rate, seed=seed, noise=noise)
+    write_tum(source, folder, lambda frames: track(frames, "rendering", console=stderr))
+    typer.echo(f"wrote {folder}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/demo"),
+) -> None:
+    """Relative pose of two views of a synthetic room, by the learned filter and by RANSAC."""
+    from lgc_ros.demo import run_demo
+
+    for line in run_demo(out):
+        typer.echo(line)
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=stderr, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _write_json(path: Path, content: dict) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Entry point of `lgc`: an error the user can solve is shown without a traceback."""
+    try:
+        app()
+    except LgcError as error:
+        stderr.print(f"[bold red]error:[/] {error}", highlight=False)
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        if error.name != "cv2":
+            raise
+        stderr.print(
+            "[bold red]error:[/] OpenCV is not installed: pip install 'lgc_ros\\[opencv]', or "
+            "apt install python3-opencv"
+        )
+        sys.exit(1)

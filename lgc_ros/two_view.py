@@ -1,0 +1,182 @@
+"""The paper, end to end: from two images to their relative pose (sections 3.1 to 3.5)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from lgc_ros.camera import Camera
+from lgc_ros.checkpoint import shipped_models
+from lgc_ros.errors import CheckpointError
+from lgc_ros.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
+from lgc_ros.features import make_extractor
+from lgc_ros.filter import CorrespondenceFilter
+from lgc_ros.geometry import (
+    EIGHT_POINT_MINIMUM,
+    essential_from_pose,
+    symmetric_epipolar_distance,
+)
+from lgc_ros.matching import Correspondences, correspond, match, ratio_test
+from lgc_ros.methods import parse_method
+
+STAGES = ("features", "match", "filter", "estimate")
+LABEL_THRESHOLD = 1e-4
+"""A match is right below this squared symmetric epipolar distance, normalized: (1e-2)²."""
+NO_POSE = (
+    "no relative pose agrees with enough matches: they may all be equal, or the images may not "
+    "show the same scene"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoViewResult:
+    """Relative pose of a pair, the matches it rests on, and where the time went.
+
+    Attributes:
+        correspondences: all putative matches.
+        kept: (N,) bool, matches that outlier rejection let through to the estimator.
+        inliers: (N,) bool, matches that agree with the estimated pose.
+        pose: R_10, unit t_10 and E_10; None when no pose was found.
+        failure: why there is no pose, in user terms; empty otherwise.
+        scores: (N,) weights in [0, 1) that the filter gave; None for methods without it.
+        ms: milliseconds by stage, of ``STAGES``.
+    """
+
+    correspondences: Correspondences
+    kept: np.ndarray
+    inliers: np.ndarray
+    pose: PoseEstimate | None
+    failure: str
+    scores: np.ndarray | None
+    ms: dict[str, float]
+
+    def as_dict(self) -> dict:
+        """Plain numbers and lists, for JSON."""
+        pose = self.pose
+        return {
+            "success": pose is not None,
+            "failure": self.failure,
+            "R_10": None if pose is None else pose.R_10.tolist(),
+            "t_10": None if pose is None else pose.t_10.tolist(),
+            "E_10": None if pose is None else pose.E_10.tolist(),
+            "matches": len(self.correspondences),
+            "kept": int(self.kept.sum()),
+            "inliers": int(self.inliers.sum()),
+            "ms": {**self.ms, "total": sum(self.ms.values())},
+        }
+
+
+def right_matches(
+    correspondences: Correspondences, R_gt: np.ndarray, t_gt: np.ndarray
+) -> np.ndarray:
+    """(N,) bool: matches that agree with the true relative pose (the paper's labels)."""
+    E_gt = essential_from_pose(R_gt, t_gt)
+    distance = symmetric_epipolar_distance(E_gt, correspondences.x0, correspondences.x1)
+    return distance < LABEL_THRESHOLD
+
+
+class TwoViewPipeline:
+    """Extractor, matcher, filter and estimator, set up once and used on many pairs.
+
+    Args:
+        method: see :func:`lgc_ros.methods.parse_method`.
+        features: name of an extractor, see :mod:`lgc_ros.features`.
+        max_keypoints: keypoints per image.
+        model: filter model, by name or path; by default the shipped one for these features.
+        device: where the filter runs: auto, cpu, cuda or cuda:N.
+        options: threshold, confidence, iterations and seed of the estimator.
+    """
+
+    def __init__(
+        self,
+        method: str = "cn",
+        features: str = "sift",
+        max_keypoints: int = 2000,
+        model: str | Path | None = None,
+        device: str = "auto",
+        options: EstimatorOptions | None = None,
+    ) -> None:
+        self.extract = make_extractor(features, max_keypoints)
+        self.decide = Decider(method, features, model, device, options)
+
+    def __call__(
+        self, image0: np.ndarray, image1: np.ndarray, camera0: Camera, camera1: Camera
+    ) -> TwoViewResult:
+        """The pose of camera 0 seen from camera 1, ``X1 = R_10 X0 + t_10``."""
+        start = time.perf_counter()
+        features0, features1 = self.extract(image0), self.extract(image1)
+        extracted = time.perf_counter()
+        matches = match(features0, features1)
+        correspondences = correspond(features0, features1, matches, camera0, camera1)
+        matched = time.perf_counter()
+        result = self.decide(correspondences)
+        ms = {"features": 1e3 * (extracted - start), "match": 1e3 * (matched - extracted)}
+        return replace(result, ms=ms | result.ms)
+
+
+class Decider:
+    """What follows matching: reject outliers, estimate the pose, tell which matches agree."""
+
+    def __init__(
+        self,
+        method: str = "cn",
+        features: str = "sift",
+        model: str | Path | None = None,
+        device: str = "auto",
+        options: EstimatorOptions | None = None,
+    ) -> None:
+        self.method = parse_method(method)
+        self.options = options or EstimatorOptions()
+        self.filter = None
+        if self.method.filter:
+            self.filter = CorrespondenceFilter(model or default_model(features), device)
+            self.filter.check_features(features)
+
+    def __call__(self, correspondences: Correspondences) -> TwoViewResult:
+        start = time.perf_counter()
+        kept, scores = np.ones(len(correspondences), bool), None
+        if self.filter is not None:
+            filtered = self.filter(correspondences)
+            kept, scores = filtered.kept, filtered.weights
+            correspondences = replace(correspondences, scores=scores)
+        elif self.method.ratio:
+            kept = ratio_test(correspondences)
+        filtered_at = time.perf_counter()
+        failure = self._too_few(len(correspondences), int(kept.sum()))
+        pose = None
+        if not failure:
+            pose = ESTIMATORS[self.method.estimator](correspondences.subset(kept), self.options)
+            failure = "" if pose else NO_POSE
+        inliers = np.zeros(len(correspondences), bool)
+        if pose is not None:
+            inliers[np.flatnonzero(kept)[pose.inliers]] = True
+        done = time.perf_counter()
+        ms = {"filter": 1e3 * (filtered_at - start), "estimate": 1e3 * (done - filtered_at)}
+        return TwoViewResult(correspondences, kept, inliers, pose, failure, scores, ms)
+
+    def _too_few(self, matches: int, kept: int) -> str:
+        if matches < EIGHT_POINT_MINIMUM:
+            return (
+                f"only {matches} matches, at least {EIGHT_POINT_MINIMUM} are needed: the images "
+                "have too little texture or too few keypoints were asked for"
+            )
+        if kept < EIGHT_POINT_MINIMUM:
+            rejecter = "filter" if self.filter else "ratio test"
+            return (
+                f"the {rejecter} kept {kept} of {matches} matches, at least "
+                f"{EIGHT_POINT_MINIMUM} are needed: the images may not show the same scene"
+            )
+        return ""
+
+
+def default_model(features: str) -> str:
+    """The shipped model for a kind of keypoints."""
+    if features not in shipped_models():
+        raise CheckpointError(
+            f"no shipped model was trained on {features} keypoints (there are: "
+            f"{', '.join(shipped_models())}): give a model file, or choose a method without cn"
+        )
+    return features
