@@ -6,6 +6,7 @@ split over several processes, sees exactly the same data.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -123,9 +124,28 @@ class _DumpPairs:
         if len(self.dump) == 0:
             raise DatasetError(f"{path} holds no pairs: prepare it with a lower visibility limit")
 
+        self.cumulative = np.cumsum(scene_balance(path, len(self.dump)))
+
     def __call__(self, rng: np.random.Generator) -> LabelledPair:
-        pair = self.dump[int(rng.integers(len(self.dump)))]
+        drawn = rng.random() * self.cumulative[-1]
+        pair = self.dump[int(np.searchsorted(self.cumulative, drawn, side="right"))]
         return turn_pair(rng, pair) if self.turn else pair
+
+
+def scene_balance(path: Path, pairs: int) -> np.ndarray:
+    """How often each pair of a dump is drawn: scenes weigh with the root of their size.
+
+    Video-like scenes have far more pairs than photo collections and would drown them. The scenes
+    are named in the manifest beside the dump; without one all pairs weigh the same.
+    """
+    manifest = path.with_suffix(".json")
+    if not manifest.is_file():
+        return np.ones(pairs)
+    scenes = json.loads(manifest.read_text(encoding="utf-8")).get("pair_sequence", [])
+    if len(scenes) != pairs:
+        raise DatasetError(f"{manifest} does not belong to {path.name}: prepare the dump again")
+    _, scene, size = np.unique(scenes, return_inverse=True, return_counts=True)
+    return 1 / np.sqrt(size[scene])
 
 
 def choose_matches(rng: np.random.Generator, pair: LabelledPair, count: int) -> LabelledPair:

@@ -1,0 +1,115 @@
+"""Training configuration: one frozen dataclass, read from YAML, unknown keys refused."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import yaml
+
+from lgc_ros.errors import ConfigError
+from lgc_ros.network import NetworkConfig
+from training.data.batches import SourceConfig
+
+LOSSES = ("hybrid", "classification", "essential", "direct")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that decides the outcome of a run.
+
+    Attributes:
+        name: name of the model.
+        sources: where training pairs come from.
+        validation: dumps whose mean mAP picks the best weights.
+        features: kind of keypoints, recorded in the model.
+        side: side-information channels, of ``ratio`` and ``mutual``.
+        blocks, width, context: architecture, see ``lgc_ros.network.NetworkConfig``.
+        init: model to start from; empty for random weights.
+        loss: ``hybrid``, ``classification``, ``essential`` or ``direct``.
+        alpha, beta, beta_from: weights of the two losses; beta is zero before step ``beta_from``.
+        label_threshold: a match is right below this squared symmetric epipolar distance.
+        matches, batch: matches per pair, pairs per batch (over all processes).
+        steps: number of batches.
+        learning_rate, warmup, decay: Adam's rate; steps of linear warm-up; ``constant`` or
+            ``cosine``.
+        average: decay of the moving average of the weights that is validated; 0 for none.
+        clip: largest norm of the gradient.
+        validate_every, validation_pairs: steps between validations; at most so many pairs each.
+        save_every: steps between resume points.
+        workers: processes that prepare batches.
+        seed: fixes the initial weights and all data.
+    """
+
+    name: str
+    sources: tuple[SourceConfig, ...]
+    validation: tuple[str, ...] = ()
+    features: str = "sift"
+    side: tuple[str, ...] = ()
+    blocks: int = 12
+    width: int = 128
+    context: str = "cn"
+    init: str = ""
+    loss: str = "hybrid"
+    alpha: float = 1.0
+    beta: float = 0.1
+    beta_from: int = 20_000
+    label_threshold: float = 1e-4
+    matches: int = 2000
+    batch: int = 32
+    steps: int = 500_000
+    learning_rate: float = 1e-4
+    warmup: int = 0
+    decay: str = "constant"
+    average: float = 0.0
+    clip: float = 1e3
+    validate_every: int = 2000
+    validation_pairs: int = 1000
+    save_every: int = 500
+    workers: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for key, allowed in (("loss", LOSSES), ("decay", ("constant", "cosine"))):
+            if getattr(self, key) not in allowed:
+                raise ConfigError(
+                    f"{key} is {getattr(self, key)!r}, it must be one of {', '.join(allowed)}"
+                )
+        if not self.sources:
+            raise ConfigError("sources is empty: name at least one source of training pairs")
+
+    @property
+    def network(self) -> NetworkConfig:
+        head = "direct" if self.loss == "direct" else "weights"
+        return NetworkConfig(self.blocks, self.width, self.context, head, len(self.side))
+
+    def as_dict(self) -> dict:
+        return asdict(self)
+
+
+def read_train_config(path: Path, overrides: dict[str, str] | None = None) -> TrainConfig:
+    """Read a YAML file; ``overrides`` replaces top-level keys by YAML values."""
+    try:
+        text = os.path.expandvars(Path(path).read_text(encoding="utf-8"))
+        content = yaml.safe_load(text)
+        content.update({key: yaml.safe_load(value) for key, value in (overrides or {}).items()})
+    except (OSError, yaml.YAMLError, AttributeError) as error:
+        raise ConfigError(f"{path} cannot be read as a YAML mapping: {error}") from error
+    sources = tuple(_build(SourceConfig, source, path) for source in content.pop("sources", ()))
+    content = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
+    return _build(TrainConfig, {**content, "sources": sources}, path)
+
+
+def _build(cls: type, content: dict, path: Path):
+    known = [f.name for f in fields(cls)]
+    for key in content:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+            raise ConfigError(f"{path}: unknown key {key!r}{hint}")
+    try:
+        return cls(**content)
+    except TypeError as error:
+        raise ConfigError(f"{path}: {error}") from error

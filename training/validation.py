@@ -1,0 +1,101 @@
+"""Scores a network on prepared pairs, the way it is used: filter, then robust estimation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from lgc_ros import geometry
+from lgc_ros.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
+from lgc_ros.evaluation import NO_POSE_ERROR_DEG, mean_average_precision, pose_error_deg
+from lgc_ros.matching import Correspondences
+from lgc_ros.network import match_weights
+from training.data.dump import Dump, LabelledPair
+
+
+@dataclass(frozen=True)
+class ValidationScore:
+    """Means over pairs: mAP by threshold in degrees with and without the robust estimator."""
+
+    map_robust: dict[int, float]
+    map_eight_point: dict[int, float]
+    precision: float
+    recall: float
+
+    @property
+    def headline(self) -> float:
+        """What picks the best weights: mean mAP of the robust pose over the thresholds."""
+        return float(np.mean(list(self.map_robust.values())))
+
+
+def validate(
+    network: nn.Module,
+    dump: Dump,
+    side: tuple[str, ...],
+    label_threshold: float,
+    max_pairs: int,
+) -> ValidationScore:
+    """Score evenly spaced pairs of a dump; a pose that cannot be found counts as 180 degrees."""
+    network.eval()
+    chosen = np.linspace(0, len(dump) - 1, min(max_pairs, len(dump))).round().astype(int)
+    rows = [_score_pair(network, dump[int(i)], side, label_threshold) for i in chosen]
+    robust, eight_point, precision, recall = np.array(rows).T
+    return ValidationScore(
+        map_robust=mean_average_precision(robust),
+        map_eight_point=mean_average_precision(eight_point),
+        precision=float(precision.mean()),
+        recall=float(recall.mean()),
+    )
+
+
+def _score_pair(
+    network: nn.Module, pair: LabelledPair, side: tuple[str, ...], label_threshold: float
+) -> tuple[float, float, float, float]:
+    """Pose errors in degrees with the robust estimator and the 8-point, precision, recall."""
+    inputs = np.column_stack([pair.xs, *(getattr(pair, name) for name in side)])
+    with torch.inference_mode():
+        output = network(torch.as_tensor(inputs, dtype=torch.float32)[None])[0]
+    if output.shape == (3, 3):  # the direct head gives a pose and no weights
+        x = pair.xs.astype(np.float64)
+        E = geometry.project_to_essential(output.double().numpy())
+        R_10, t_10, _ = geometry.recover_pose(E, x[:, :2], x[:, 2:])
+        error = pose_error_deg(R_10, t_10, pair.R_10, pair.t_10)
+        return error, error, 0.0, 0.0
+    weights = match_weights(output).double().numpy()
+    kept, right = weights > 0, pair.ys < label_threshold
+    survivors = to_correspondences(pair, weights).subset(kept)
+    correct = int((kept & right).sum())
+    return (
+        _error(ESTIMATORS["poselib"](survivors, EstimatorOptions()), pair),
+        _error(ESTIMATORS["8pt"](survivors, EstimatorOptions()), pair),
+        correct / max(int(kept.sum()), 1),
+        correct / max(int(right.sum()), 1),
+    )
+
+
+def _error(estimate: PoseEstimate | None, pair: LabelledPair) -> float:
+    if estimate is None:
+        return NO_POSE_ERROR_DEG
+    return pose_error_deg(estimate.R_10, estimate.t_10, pair.R_10, pair.t_10)
+
+
+def to_correspondences(pair: LabelledPair, scores: np.ndarray | None = None) -> Correspondences:
+    """A prepared pair as the estimators take it."""
+    x = pair.xs.astype(np.float64)
+    p0 = x[:, :2] * pair.K0[[0, 1], [0, 1]] + pair.K0[:2, 2]
+    p1 = x[:, 2:] * pair.K1[[0, 1], [0, 1]] + pair.K1[:2, 2]
+    return Correspondences(
+        x0=x[:, :2],
+        x1=x[:, 2:],
+        p0=p0,
+        p1=p1,
+        size0=tuple(int(v) for v in 2 * pair.K0[:2, 2] + 1),
+        size1=tuple(int(v) for v in 2 * pair.K1[:2, 2] + 1),
+        focal=float(np.mean([pair.K0[0, 0], pair.K0[1, 1], pair.K1[0, 0], pair.K1[1, 1]])),
+        ratio=pair.ratio,
+        mutual=pair.mutual,
+        scores=scores,
+    )
