@@ -30,6 +30,10 @@ from lgc_ros.mlesac import mlesac
 EIGHT_POINT = "8pt"
 FIVE_POINT_MINIMUM = 5
 POSELIB_MIN_ITERATIONS = 1000
+# OpenCV's 6 is meant for 10000 ORB features; 2000 matches have fewer neighbours to agree.
+GMS_THRESHOLD_FACTOR = 3.0
+# Keypoints are located to a fraction of a pixel, however large a residual may still be an inlier.
+POSELIB_LOSS_PX = 0.25
 
 # 95 % of Gaussian residuals lie within 1.96 standard deviations.
 SIGMA_PER_THRESHOLD = 1 / 1.96
@@ -145,6 +149,7 @@ def _poselib(problem: _Problem) -> _Pose | None:
             "progressive_sampling": problem.ranked,
             "seed": options.seed,
         },
+        {"loss_type": "CAUCHY", "loss_scale": POSELIB_LOSS_PX},
     )
     if info["num_inliers"] < FIVE_POINT_MINIMUM:
         return None
@@ -188,7 +193,14 @@ def _gms_survivors(c: Correspondences) -> np.ndarray:
     )
     matches = [cv2.DMatch(i, i, 0.0) for i in range(len(c))]
     kept = cv2.xfeatures2d.matchGMS(
-        c.size0, c.size1, keypoints0, keypoints1, matches, withRotation=True, withScale=True
+        c.size0,
+        c.size1,
+        keypoints0,
+        keypoints1,
+        matches,
+        withRotation=True,
+        withScale=True,
+        thresholdFactor=GMS_THRESHOLD_FACTOR,
     )
     return np.array([match.queryIdx for match in kept], dtype=np.int64)
 

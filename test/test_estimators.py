@@ -58,7 +58,7 @@ def test_exact_matches_give_the_exact_pose(name):
 @every_robust_estimator
 @pytest.mark.parametrize("scores", [False, True], ids=["unranked", "ranked"])
 def test_half_of_the_matches_may_be_wrong(name, scores):
-    matches, right = surface_matches(2000, outliers=0.5, noise_px=0.05, scores=scores)
+    matches, right = surface_matches(2000, outliers=0.5, scores=scores)
     estimate = ESTIMATORS[name](matches, OPTIONS)
     assert pose_error_deg(estimate) < 1.0
     assert estimate.inliers[right].mean() > 0.95
