@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from lgc_ros.camera import Camera
-from lgc_ros.errors import DatasetError
+from lgc_ros.errors import CameraError, DatasetError
 from training.data.scene import PosedImage, Scene, relative_pose, usable_pairs
 
 
@@ -68,7 +68,10 @@ def _place(image: PosedImage, target: Path, copy: bool) -> None:
     target.unlink(missing_ok=True)
     if image.camera.has_distortion or image.path is None:
         pixels = image.load()
-        image.camera.check_image(pixels)
+        try:
+            image.camera.check_image(pixels)
+        except CameraError as error:
+            raise DatasetError(f"{image.path or image.name}: {error}.") from error
         cv2.imwrite(str(target), undistort(pixels, image.camera))
     elif copy:
         shutil.copyfile(image.path, target)

@@ -27,7 +27,7 @@ import numpy as np
 import yaml
 
 import lgc_ros
-from lgc_ros.errors import ConfigError, DatasetError
+from lgc_ros.errors import CameraError, ConfigError, DatasetError, FeatureError
 from lgc_ros.features import Features, make_extractor
 from training.data.dump import Dump, LabelledPair, write_dump
 from training.data.labels import MIN_MATCHES, label_pair
@@ -141,6 +141,10 @@ def read_scenes(config: PrepareConfig, split: str) -> list[Scene]:
     for source in config.sources:
         own_splits = "{split}" in source.path
         pattern = os.path.expandvars(source.path.replace("{split}", split))
+        options = {
+            name: os.path.expandvars(value) if isinstance(value, str) else value
+            for name, value in source.options.items()
+        }
         paths = sorted(glob.glob(pattern))
         if not paths:
             raise DatasetError(
@@ -148,7 +152,7 @@ def read_scenes(config: PrepareConfig, split: str) -> list[Scene]:
                 "or set the environment variable in it."
             )
         for path in paths:
-            scene = read_scene(source.reader, Path(path).resolve(), source.options)
+            scene = read_scene(source.reader, Path(path).resolve(), options)
             scene = some_images(scene, source.max_images, config.seed)
             if not own_splits:
                 scene = split_scene(scene, split, config.seed, source.split_ratio)
@@ -212,8 +216,11 @@ def _prepare_split(
 
 def _extract(image: PosedImage, options: FeatureOptions, path: Path) -> None:
     pixels = image.load()
-    image.camera.check_image(pixels)
-    features = make_extractor(options.name, options.max_keypoints, options.spread)(pixels)
+    try:
+        image.camera.check_image(pixels)
+        features = make_extractor(options.name, options.max_keypoints, options.spread)(pixels)
+    except (CameraError, FeatureError) as error:
+        raise DatasetError(f"{image.path or image.name}: {error}.") from error
     with written_at_once(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **vars(features))
 

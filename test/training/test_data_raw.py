@@ -73,7 +73,7 @@ def test_the_convention_must_be_a_known_one(raw):
 def test_a_file_missing_from_a_list_is_named(raw):
     folder = raw()
     (folder / "cal" / "3.h5").unlink()
-    with pytest.raises(DatasetError, match=r"cal/3\.h5 is missing.*calibration\.txt"):
+    with pytest.raises(DatasetError, match=r"cal/3\.h5 is missing.*drop image 3 from all lists"):
         read_raw(folder)
 
 
@@ -118,6 +118,14 @@ def test_calibration_of_wrong_shape_or_value_is_named(raw, key, value):
         if value is not None:
             file[key] = value
     with pytest.raises(DatasetError, match=rf"1\.h5: {key} should be .*it must hold K"):
+        read_raw(folder)
+
+
+def test_calibration_no_camera_can_have_is_named(raw):
+    folder = raw()
+    with h5py.File(folder / "cal" / "1.h5", "a") as file:
+        file["K"][0, 0] = -5
+    with pytest.raises(DatasetError, match=r"1\.h5: .*focal lengths"):
         read_raw(folder)
 
 

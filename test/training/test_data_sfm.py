@@ -221,6 +221,9 @@ def test_nvm_errors_name_the_file(tmp_path, world, write_image):
         path.write_text(broken)
         with pytest.raises(DatasetError, match=r"place\.nvm is not a complete NVM_V3 file"):
             read_nvm(path)
+    path.write_text(text.replace(" 5 0 0 0.0", " 5 77 0 0.0"))
+    with pytest.raises(DatasetError, match=r"place\.nvm: a point is seen by an image that is not"):
+        read_nvm(path)
     path.write_text(text)
     (tmp_path / "my photo2.png").unlink()
     with pytest.raises(DatasetError, match=r"my photo2\.png is missing"):

@@ -51,7 +51,9 @@ def read_bundler(
             continue
         index[number] = len(posed_images)
         R_cw, t_cw = _FLIP @ np.reshape(pose[:9], (3, 3)), _FLIP @ pose[9:]
-        camera = centred_camera(focal, image_size(path.parent / images / name), (k1, k2, 0.0, 0.0))
+        camera = centred_camera(
+            path, focal, image_size(path.parent / images / name), (k1, k2, 0.0, 0.0)
+        )
         posed_images.append(sfm_image(path.parent / images, name, camera, R_cw, t_cw))
     seen = ([index[number] for number in track if number in index] for track in tracks)
     return sfm_scene(path.resolve().parent.name, path, posed_images, seen, shared_points_above)

@@ -8,6 +8,7 @@ import numpy as np
 
 from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, DatasetError
+from training.data.files import make_camera
 from training.data.scene import Scene
 from training.data.sfm import SHARED_POINTS_ABOVE, sfm_image, sfm_scene
 
@@ -92,4 +93,4 @@ def _camera(camera, model_path: Path) -> Camera:
     K = np.array(camera.calibration_matrix())
     K[:2, 2] -= 0.5  # COLMAP puts the centre of the first pixel at 0.5, OpenCV at 0
     D = np.pad(extra, (0, size - len(extra)))
-    return Camera.from_K(K, camera.width, camera.height, D, model)
+    return make_camera(model_path, K, (camera.width, camera.height), D, model)

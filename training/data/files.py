@@ -9,7 +9,8 @@ import cv2
 import h5py
 import numpy as np
 
-from lgc_ros.errors import DatasetError
+from lgc_ros.camera import Camera
+from lgc_ros.errors import CameraError, DatasetError
 
 
 def existing(path: Path, remedy: str) -> Path:
@@ -61,6 +62,20 @@ def read_hdf5(path: Path, remedy: str) -> dict[str, np.ndarray]:
             }
     except OSError as error:
         raise DatasetError(f"{path} is not a readable hdf5 file ({error}): {remedy}.") from error
+
+
+def make_camera(
+    path: Path,
+    K: np.ndarray,
+    size: tuple[int, int],
+    D: Sequence[float] = (),
+    model: str | None = None,
+) -> Camera:
+    """The camera described in the file `path`, which is named if no camera can be like that."""
+    try:
+        return Camera.from_K(K, *size, D, model)
+    except CameraError as error:
+        raise DatasetError(f"{path}: {error}.") from error
 
 
 def image_size(path: Path) -> tuple[int, int]:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import DatasetError
 from lgc_ros.frame import read_image
-from training.data.files import existing, image_size, read_lines, read_numbers
+from training.data.files import existing, image_size, make_camera, read_lines, read_numbers
 from training.data.scene import PosedImage, Scene, pairs_by_gap
 
 
@@ -25,7 +24,7 @@ def read_kitti(folder: Path, camera: int = 0, min_gap: int = 1, max_gap: int = 5
     if not paths:
         raise DatasetError(f"{folder / f'image_{camera}'} holds no png images: {remedy}.")
     P = _projection(folder / "calib.txt", camera, remedy)
-    model = Camera.from_K(P[:, :3], *image_size(paths[0]))
+    model = make_camera(folder / "calib.txt", P[:, :3], image_size(paths[0]))
     # The poses are those of camera 0; P = K [I | offset] places the others beside it.
     offset = np.linalg.solve(P[:, :3], P[:, 3])
     pose_path = _pose_path(folder, remedy)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from transforms3d.quaternions import quat2mat
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import DatasetError
-from training.data.files import image_size, read_lines
-from training.data.scene import Scene
+from training.data.files import image_size, make_camera, read_lines
+from training.data.scene import PosedImage, Scene
 from training.data.sfm import SHARED_POINTS_ABOVE, centred_camera, sfm_image, sfm_scene
 
 
@@ -28,7 +27,8 @@ def read_nvm(
             raise ValueError(f"it starts with {header[0]}")
         fixed = [float(token) for token in header[2:6]] if "FixedK" in header else None
         posed_images = [
-            _posed_image(path.parent / images, next(lines), fixed) for _ in range(int(next(lines)))
+            _posed_image(path, path.parent / images, next(lines), fixed)
+            for _ in range(int(next(lines)))
         ]
         tracks = [_track(next(lines)) for _ in range(int(next(lines)))]
     except (StopIteration, ValueError, IndexError) as error:
@@ -38,26 +38,22 @@ def read_nvm(
     return sfm_scene(path.resolve().stem, path, posed_images, tracks, shared_points_above)
 
 
-def _posed_image(folder: Path, line: str, fixed: list[float] | None):
+def _posed_image(model: Path, folder: Path, line: str, fixed: list[float] | None) -> PosedImage:
     name, *tokens = line.split()
     name = name.replace('"', " ")  # how VisualSFM writes a space
     focal, qw, qx, qy, qz, *centre, radial = (float(token) for token in tokens[:9])
-    R_cw = quat2mat([qw, qx, qy, qz])
-    return sfm_image(
-        folder, name, _camera(folder / name, focal, radial, fixed), R_cw, -R_cw @ centre
-    )
-
-
-def _camera(path: Path, focal: float, radial: float, fixed: list[float] | None) -> Camera:
-    size = image_size(path)
-    if fixed is not None:
-        fx, cx, fy, cy = fixed
-        return Camera.from_K([[fx, 0, cx], [0, fy, cy], [0, 0, 1]], *size)
+    size = image_size(folder / name)
     # VisualSFM undistorts measurements, x_u = x_d (1 + r |x_d|²); the coefficients of the inverse
     # series x_d = x_u (1 + k1 |x_u|² + ...) are what an OpenCV camera takes.
     k1, k2, k3 = -radial, 3 * radial**2, -12 * radial**3
     D = (k1, k2, 0.0, 0.0, k3) if radial else ()
-    return centred_camera(focal, size, D)
+    if fixed is None:
+        camera = centred_camera(model, focal, size, D)
+    else:
+        fx, cx, fy, cy = fixed
+        camera = make_camera(model, [[fx, 0, cx], [0, fy, cy], [0, 0, 1]], size, D)
+    R_cw = quat2mat([qw, qx, qy, qz])
+    return sfm_image(folder, name, camera, R_cw, -R_cw @ centre)
 
 
 def _track(line: str) -> list[int]:

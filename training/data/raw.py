@@ -11,10 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.frame import read_image
-from training.data.files import existing, image_size, read_hdf5, read_lines, read_numbers
+from training.data.files import (
+    existing,
+    image_size,
+    make_camera,
+    read_hdf5,
+    read_lines,
+    read_numbers,
+)
 from training.data.pickled_pairs import read_pickled_pairs
 from training.data.scene import PosedImage, Scene, pairs_above
 
@@ -26,12 +32,13 @@ def read_raw(
     folder: Path,
     visibility_above: float = 100.0,
     principal_point: str = "offset",
-    pairs: Path | None = None,
+    pairs: str | Path | None = None,
 ) -> Scene:
     """Images of one split folder `<seq>/{train,val,test}` and their pairs.
 
     `visibility_above` is the paper's threshold: 100 shared points outdoors, 0.5 on SUN3D (OANet:
-    50 and 0.35). `pairs` is an OANet pair list that takes the place of the visibility.
+    50 and 0.35). `pairs` is an OANet pair list that takes the place of the visibility; in its
+    path, `{sequence}` stands for the name of the sequence.
     """
     if principal_point not in PRINCIPAL_POINTS:
         raise ConfigError(
@@ -45,11 +52,12 @@ def read_raw(
         _posed_image(folder, image_path, calibration_path, principal_point)
         for image_path, calibration_path in zip(image_paths, calibration_paths, strict=True)
     )
+    name = scene_name(folder)
     if pairs is None:
         pair_array = pairs_above(_visibility(folder, len(images)), visibility_above)
     else:
-        pair_array = read_pickled_pairs(Path(pairs), len(images))
-    return Scene(scene_name(folder), images, pair_array)
+        pair_array = read_pickled_pairs(Path(str(pairs).replace("{sequence}", name)), len(images))
+    return Scene(name, images, pair_array)
 
 
 def scene_name(folder: Path) -> str:
@@ -70,10 +78,10 @@ def _listed(folder: Path, list_name: str, count: int | None = None) -> list[Path
             f"{list_path} lists {len(lines)} files for {count} images: "
             "line i must belong to image i."
         )
-    remedy = (
-        f"restore it or drop line i of images.txt, calibration.txt and visibility.txt ({folder})"
-    )
-    return [existing(folder / line, f"{remedy}; it is listed in {list_name}") for line in lines]
+    return [
+        existing(folder / line, f"restore it, or drop image {number} from all lists of {folder}")
+        for number, line in enumerate(lines)
+    ]
 
 
 def _posed_image(
@@ -99,7 +107,7 @@ def _posed_image(
         K[:2, 2] += (width - 1) / 2, (height - 1) / 2
     return PosedImage(
         name=image_path.relative_to(folder).as_posix(),
-        camera=Camera.from_K(K, width, height),
+        camera=make_camera(calibration_path, K, (width, height)),
         R_cw=values["R"],
         t_cw=values["T"],
         load=partial(read_image, image_path),

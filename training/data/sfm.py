@@ -11,7 +11,7 @@ import numpy as np
 from lgc_ros.camera import Camera
 from lgc_ros.errors import DatasetError
 from lgc_ros.frame import read_image
-from training.data.files import existing
+from training.data.files import existing, make_camera
 from training.data.scene import PosedImage, Scene, pairs_above
 
 SHARED_POINTS_ABOVE = 100
@@ -49,12 +49,17 @@ def sfm_scene(
         raise DatasetError(
             f"{model} has {len(images)} posed images: give a model with at least 2."
         )
-    pairs = pairs_above(shared_points(len(images), tracks), shared_points_above)
-    return Scene(name, tuple(images), pairs)
+    try:
+        shared = shared_points(len(images), tracks)
+    except IndexError as error:
+        raise DatasetError(
+            f"{model}: a point is seen by an image that is not there ({error}): export it again."
+        ) from error
+    return Scene(name, tuple(images), pairs_above(shared, shared_points_above))
 
 
-def centred_camera(focal: float, size: tuple[int, int], D: Sequence[float]) -> Camera:
+def centred_camera(model: Path, focal: float, size: tuple[int, int], D: Sequence[float]) -> Camera:
     """A camera of Bundler or VisualSFM, which count pixels from the centre of the image."""
     width, height = size
     cx, cy = (width - 1) / 2, (height - 1) / 2
-    return Camera.from_K([[focal, 0, cx], [0, focal, cy], [0, 0, 1]], width, height, D)
+    return make_camera(model, [[focal, 0, cx], [0, focal, cy], [0, 0, 1]], size, D)

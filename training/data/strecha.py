@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import DatasetError
 from lgc_ros.frame import read_image
-from training.data.files import existing, read_numbers
+from training.data.files import existing, make_camera, read_numbers
 from training.data.scene import PosedImage, Scene, pairs_above
 
 _ENDINGS = (".jpg", ".jpeg", ".png", ".ppm")
@@ -49,7 +48,7 @@ def _posed_image(folder: Path, path: Path) -> PosedImage:
     width, height = values[24:].astype(int)
     return PosedImage(
         name=path.name,
-        camera=Camera.from_K(K, width, height),
+        camera=make_camera(camera_path, K, (width, height)),
         R_cw=R_wc.T,
         t_cw=-R_wc.T @ centre,
         load=partial(read_image, path),

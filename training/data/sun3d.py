@@ -12,7 +12,7 @@ import numpy as np
 from lgc_ros.camera import Camera
 from lgc_ros.errors import DatasetError
 from lgc_ros.frame import read_image
-from training.data.files import existing, image_size, read_numbers
+from training.data.files import existing, image_size, make_camera, read_numbers
 from training.data.scene import PosedImage, Scene, pairs_above
 
 LOGGER = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def read_sun3d(folder: Path, every: int = 10, visibility_above: float = 0.5) -> 
     depth_paths = _numbered(folder / "depth", remedy)
     poses_wc = _extrinsics(folder / "extrinsics", len(image_paths), remedy)
     K = read_numbers(folder / "intrinsics.txt", (3, 3), remedy)
-    camera = Camera.from_K(K, *image_size(image_paths[0]))
+    camera = make_camera(folder / "intrinsics.txt", K, image_size(image_paths[0]))
 
     images, depths = [], []
     for path, pose in list(zip(image_paths, poses_wc, strict=True))[::every]:
