@@ -205,7 +205,7 @@ def plaster(brush: Brush, tone: np.ndarray | None = None) -> Painter:
 
     def paint(width, height):
         shape = brush.shape(width, height)
-        mottled = 1 + 0.035 * brush.noise(shape) + 0.03 * brush.noise(shape, (3, 3))
+        mottled = 1 + 0.055 * brush.noise(shape) + 0.03 * brush.noise(shape, (3, 3))
         scuffs = np.ones(shape, np.float32)
         for _ in range(brush.rng.poisson(3 * width * height)):
             start = brush.rng.random(2) * shape[::-1]
@@ -220,11 +220,11 @@ def plaster(brush: Brush, tone: np.ndarray | None = None) -> Painter:
 
 def wallpaper(brush: Brush) -> Painter:
     """A motif repeated on a lattice over faint stripes."""
-    ground, ink = brush.colour(0.6, 0.9, 0.3), brush.colour(0.15, 0.5, 0.6)
+    ground, ink = brush.colour(0.7, 0.92, 0.3), brush.colour(0.15, 0.45, 0.6)
     step = brush.rng.uniform(0.18, 0.4)
     side = max(int(step * brush.density), 16)
     motif = _motif(brush, side)
-    strength = brush.rng.uniform(0.5, 0.9)
+    strength = brush.rng.uniform(0.7, 0.95)
 
     def paint(width, height):
         rows, columns = brush.shape(width, height)
@@ -232,7 +232,7 @@ def wallpaper(brush: Brush) -> Painter:
         repeats = (rows // (2 * side) + 1, columns // side + 1)
         pattern = strength * np.tile(half_drop, repeats)[:rows, :columns, None]
         aged = (
-            1 + 0.045 * brush.noise((rows, columns)) + 0.03 * brush.noise((rows, columns), (4, 4))
+            1 + 0.06 * brush.noise((rows, columns)) + 0.03 * brush.noise((rows, columns), (4, 4))
         )
         return tint(ground * (1 - pattern) + ink * pattern, aged)
 
@@ -288,8 +288,8 @@ def ceiling_panels(brush: Brush) -> Painter:
 
     def paint(width, height):
         grid, _ = masonry(brush, width, height, (side, side), [white], 0.02, 0.62, 0, 0.015)
-        holes = brush.noise(grid.shape[:2], (1.5, 1.5)) > 1.75
-        return tint(grid, 1 - 0.3 * cv2.blur(holes.astype(np.float32), (2, 2)))
+        holes = brush.rng.random(grid.shape[:2], np.float32) > 0.985
+        return tint(grid, 1 - 0.8 * cv2.blur(holes.astype(np.float32), (2, 2)))
 
     return paint
 

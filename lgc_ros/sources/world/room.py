@@ -9,7 +9,7 @@ import numpy as np
 from lgc_ros.sources.world import materials as paint
 from lgc_ros.sources.world.materials import Brush, one_of
 from lgc_ros.sources.world.renderer import ALIGN
-from lgc_ros.sources.world.scene import Lamp, Place, Scene
+from lgc_ros.sources.world.scene import Lamp, Place, Scene, sides
 
 DEPTH_M = 0.62  # furniture at the walls is no deeper
 MARGIN_M = 0.55  # between furniture and the middle of the aisle
@@ -21,9 +21,7 @@ def build_room(rng: np.random.Generator, brush: Brush) -> Scene:
     aisle = size[:2] / 2 - DEPTH_M - MARGIN_M
     scene = Scene(rng, size, aisle, ambient=np.array([0.42, 0.4, 0.38]))
     _shell(scene, brush)
-    for k in range(4):
-        length, away = size[k % 2], size[1 - k % 2] / 2
-        wall = Place(scene, np.zeros(3), -np.pi / 2 * k).at(-length / 2, away)
+    for wall, length in sides(scene, *size[:2]):
         _furnish_wall(wall, brush, length, size[2])
     _island(scene, brush)
     _corners(scene, brush)
@@ -38,20 +36,16 @@ def _shell(scene: Scene, brush: Brush) -> None:
     ceiling = one_of(rng, paint.ceiling_panels, paint.planks, paint.plaster)(brush.finer(0.65))
     busy = paint.wallpaper, paint.bricks
     walls = one_of(rng, *busy)(brush), one_of(rng, *busy, paint.plaster)(brush)
-    wainscot = paint.tiles(brush) if rng.random() < 0.3 else None
-    skirting = paint.wood(brush)
+    foot, foot_height = (
+        (paint.tiles(brush), 1.1) if rng.random() < 0.3 else (paint.wood(brush), 0.1)
+    )
     whole = Place(scene, np.zeros(3))
     whole.carpet(-width / 2, depth / 2, 0, floor(width, depth), (width, depth))
     under = (-width / 2, -depth / 2, height), (width / 2, depth / 2, height + 0.1)
     whole.box(*under, ceiling, faces="u", solid=False)
-    for k in range(4):
-        length, away = scene.size[k % 2], scene.size[1 - k % 2] / 2
-        wall = Place(scene, np.zeros(3), -np.pi / 2 * k).at(-length / 2, away)
-        wall.panel(0, 0, height, walls[k % 2](length, height), (length, height))
-        if wainscot:
-            wall.box((0, -0.02, 0), (length, 0, 1.1), wainscot, faces="ft", solid=False)
-        else:
-            wall.box((0, -0.02, 0), (length, 0, 0.1), skirting, faces="ft", solid=False)
+    for (wall, length), texture in zip(sides(scene, width, depth), 2 * walls, strict=True):
+        wall.panel(0, 0, height, texture(length, height), (length, height))
+        wall.box((0, -0.02, 0), (length, 0, foot_height), foot, faces="ft", solid=False)
     rug = scene.aisle * rng.uniform(1.2, 1.7, 2)
     rug_at = whole.at(*rng.uniform(-0.3, 0.3, 2), yaw=rng.normal(0, 0.1))
     rug_at.carpet(-rug[0] / 2, rug[1] / 2, 0.008, paint.rug(brush)(*rug), rug)
@@ -60,26 +54,21 @@ def _shell(scene: Scene, brush: Brush) -> None:
 def _furnish_wall(wall: Place, brush: Brush, length: float, height: float) -> None:
     """Place furniture and pictures side by side along a wall."""
     rng = wall.scene.rng
-    pictures = paint.poster(brush.finer(1.3))
-    series = pictures(0.5, 0.7)  # the same print again and again
-    x = rng.uniform(0.1, 0.4)
-    kinds = [bookshelf, cabinet, desk, crates, radiator, doorway, gallery, lockers]
-    while x < length - 0.9:
+    series = paint.poster(brush.finer(1.3))(0.5, 0.7)  # the same print again and again
+    x = DEPTH_M + 0.05  # the corner belongs to the wall before
+    for kind in rng.permutation(len(FURNITURE)):
+        if x > length - 0.9:
+            break
         width = min(rng.uniform(0.9, 1.8), length - x - 0.1)
-        spot = wall.at(x, 0)
-        one_of(rng, *kinds)(spot, brush, width, height, series)
-        x += width + rng.uniform(0.03, 0.35)
+        FURNITURE[kind](wall.at(x, 0), brush, width, height, series)
+        x += width + rng.uniform(0.03, 0.2)
 
 
 def bookshelf(spot: Place, brush: Brush, width, height, series) -> None:
     """An open shelf with rows of books of uneven depth and boxes."""
     rng = spot.scene.rng
-    board, tall, deep, thick = (
-        paint.wood(brush),
-        rng.uniform(1.6, min(2.3, height - 0.2)),
-        0.3,
-        0.03,
-    )
+    tall, deep, thick = rng.uniform(1.6, min(2.3, height - 0.2)), 0.3, 0.03
+    board = paint.wood(brush)
     levels = np.linspace(0.05, tall, int(tall / rng.uniform(0.3, 0.42)) + 1)
     spot.panel(0, -0.03, tall, 0.6 * board(width, tall), (width, tall))
     for x in (0, width - thick):
@@ -111,7 +100,7 @@ def cabinet(spot: Place, brush: Brush, width, height, series) -> None:
     top = paint.wood(brush)
     spot.box((0, -deep, 0), (width, 0, tall), top, front=paint.drawers(brush), faces="flrt")
     _clutter(spot, brush, (0.05, width - 0.05), (-deep + 0.05, -0.05), tall, 3)
-    gallery(spot.at(0, 0), brush, width, height, series, low=tall + 0.35)
+    gallery(spot, brush, width, height, series, low=tall + 0.35)
 
 
 def desk(spot: Place, brush: Brush, width, height, series) -> None:
@@ -128,7 +117,7 @@ def desk(spot: Place, brush: Brush, width, height, series) -> None:
     stand = (x + wide / 2 - 0.05, -0.27, tall), (x + wide / 2 + 0.05, -0.24, low)
     spot.box(*stand, frame, faces="flr")
     _papers(spot, brush, (0.05, width - 0.3), (-deep + 0.03, -0.32), tall)
-    gallery(spot.at(0, 0), brush, width, height, series, low=tall + 0.6)
+    gallery(spot, brush, width, height, series, low=tall + 0.6)
 
 
 def _table(spot: Place, board, width, deep, tall) -> None:
@@ -140,15 +129,11 @@ def _table(spot: Place, board, width, deep, tall) -> None:
 
 
 def _papers(spot: Place, brush: Brush, xs, ys, z) -> None:
-    for _ in range(spot.scene.rng.integers(1, 4)):
-        sheet = spot.at(
-            spot.scene.rng.uniform(*xs),
-            spot.scene.rng.uniform(*ys),
-            z,
-            spot.scene.rng.normal(0, 0.3),
-        )
-        lift = 0.004 + 0.004 * spot.scene.rng.random()
-        sheet.carpet(0, 0.2, lift, paint.screen(brush.finer(1.5))(0.21, 0.297), (0.21, 0.297))
+    """A few printed sheets lying about."""
+    rng, size = spot.scene.rng, (0.21, 0.297)
+    for k in range(rng.integers(1, 4)):
+        sheet = spot.at(rng.uniform(*xs), rng.uniform(*ys), z, rng.normal(0, 0.3))
+        sheet.carpet(0, 0.2, 0.004 + 0.002 * k, paint.screen(brush.finer(1.5))(*size), size)
 
 
 def _clutter(spot: Place, brush: Brush, xs, ys, z, count) -> None:
@@ -177,7 +162,7 @@ def crates(spot: Place, brush: Brush, width, height, series) -> None:
         place.box((*-half, 0), (*half, tall), texture, faces="flrbt")
         z += tall
     if z < 1.0:
-        gallery(spot.at(0, 0), brush, width, height, series, low=z + 0.3)
+        gallery(spot, brush, width, height, series, low=z + 0.3)
 
 
 def radiator(spot: Place, brush: Brush, width, height, series) -> None:
@@ -191,13 +176,14 @@ def radiator(spot: Place, brush: Brush, width, height, series) -> None:
 
 
 def doorway(spot: Place, brush: Brush, width, height, series) -> None:
-    """A door and a notice beside it."""
+    """A door, and pictures or a notice beside it."""
     wide, tall = 0.92, 2.08
     door = paint.door(brush)
     spot.box((0, -0.05, 0), (wide, 0, tall), paint.wood(brush), front=door, faces="flrt")
     if width > wide + 0.4:
         notice = paint.screen(brush.finer(1.5))(0.3, 0.42)
-        spot.panel(wide + 0.06, -0.03, 1.7, notice, (0.3, 0.42))
+        spot.panel(wide + 0.06, -0.03, 1.0, notice, (0.3, 0.42))
+        gallery(spot.at(wide + 0.02, 0), brush, width - wide, height, series, low=1.05)
 
 
 def gallery(spot: Place, brush: Brush, width, height, series, low=0.75) -> None:
@@ -236,6 +222,9 @@ def lockers(spot: Place, brush: Brush, width, height, series) -> None:
     _clutter(spot, brush, (0.05, 0.4 * count - 0.05), (-0.42, -0.05), tall, count)
 
 
+FURNITURE = (bookshelf, cabinet, desk, crates, radiator, doorway, gallery, lockers)
+
+
 def _island(scene: Scene, brush: Brush) -> None:
     """Something to walk around, inside the aisle."""
     rng = scene.rng
@@ -244,14 +233,10 @@ def _island(scene: Scene, brush: Brush) -> None:
     if rng.random() < 0.6:
         tall = rng.uniform(0.7, 0.78)
         _table(place.at(*-half), paint.wood(brush), *(2 * half), tall)
-        top = place.at(0, 0, 0)
-        _clutter(
-            top, brush, (-half[0] + 0.05, half[0] - 0.05), (-half[1] + 0.1, half[1] - 0.1), tall, 4
-        )
-        _papers(top, brush, (-half[0] + 0.05, half[0] - 0.35), (-half[1], half[1] - 0.3), tall)
-        _clutter(
-            top, brush, (-half[0] + 0.2, half[0] - 0.2), (-0.3 * half[1], 0.3 * half[1]), 0.0, 2
-        )
+        (x0, y0), (x1, y1) = -half + 0.08, half - 0.08
+        _clutter(place, brush, (x0, x1), (y0, y1), tall, 4)
+        _papers(place, brush, (x0, x1 - 0.25), (y0, y1 - 0.2), tall)
+        _clutter(place, brush, (x0 / 2, x1 / 2), (y0 / 2, y1 / 2), 0.0, 2)
     else:
         columns = np.linspace(-half[0], half[0], int(rng.integers(2, 4)) + 1)
         for x0, x1 in pairwise(columns):
@@ -264,7 +249,8 @@ def _island(scene: Scene, brush: Brush) -> None:
 def _corners(scene: Scene, brush: Brush) -> None:
     """Loose crates where the aisle leaves room for them."""
     rng = scene.rng
-    path = scene.aisle * np.stack([np.cos(t := np.linspace(0, 2 * np.pi, 200)), np.sin(t)], -1)
+    angle = np.linspace(0, 2 * np.pi, 200)
+    path = scene.aisle * np.column_stack([np.cos(angle), np.sin(angle)])
     for _ in range(60):
         half = rng.uniform(0.18, 0.32, 2)
         radius = np.linalg.norm(half)

@@ -146,3 +146,11 @@ class Place:
         if solid:
             centre = self.point((x0 + x1) / 2, (y0 + y1) / 2, (z0 + z1) / 2)
             self.scene.solids.append(Solid(centre, np.array([dx, dy, dz]) / 2, self.yaw))
+
+
+def sides(scene: Scene, width: float, depth: float) -> list[tuple[Place, float]]:
+    """The sides of an upright hull around the origin, seen from inside: lower left and length."""
+    middle = [Place(scene, np.zeros(3), -np.pi / 2 * k) for k in range(4)]
+    extents = [(width, depth), (depth, width)] * 2
+    pairs = zip(middle, extents, strict=True)
+    return [(place.at(-length / 2, across / 2), length) for place, (length, across) in pairs]

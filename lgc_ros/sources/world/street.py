@@ -6,7 +6,8 @@ import numpy as np
 
 from lgc_ros.sources.world import materials as paint
 from lgc_ros.sources.world.materials import Brush, one_of
-from lgc_ros.sources.world.scene import Lamp, Place, Scene
+from lgc_ros.sources.world.renderer import ALIGN
+from lgc_ros.sources.world.scene import Lamp, Place, Scene, sides
 
 HALF_LENGTH_M = 17.0
 HALF_WIDTH_M = 6.5
@@ -23,14 +24,11 @@ def build_street(rng: np.random.Generator, brush: Brush) -> Scene:
     brush = brush.finer(FAR)
     _sky(scene, brush)
     _ground(scene, brush)
-    for k in range(4):
-        length, away = (
-            (HALF_LENGTH_M, HALF_WIDTH_M) if k % 2 == 0 else (HALF_WIDTH_M, HALF_LENGTH_M)
-        )
-        row = Place(scene, np.zeros(3), -np.pi / 2 * k).at(-length, away)
-        _houses(row, brush, 2 * length)
-        if k % 2 == 0:
-            _pavement(row, brush, 2 * length)
+    rows = sides(scene, 2 * HALF_LENGTH_M, 2 * HALF_WIDTH_M)
+    for row, length in rows:
+        _houses(row, brush, length)
+    for row, length in rows[::2]:
+        _pavement(row, brush, length)
     _sun(scene)
     return scene
 
@@ -39,17 +37,15 @@ def _sky(scene: Scene, brush: Brush) -> None:
     coarse = brush.finer(0.13)
     horizon, zenith = (np.array(c, np.float32) for c in ((0.97, 0.94, 0.9), (0.88, 0.7, 0.5)))
     height = scene.size[2]
-    for k in range(4):
-        length, away = scene.size[k % 2], scene.size[1 - k % 2] / 2
+    for side, length in sides(scene, *scene.size[:2]):
         rows, columns = coarse.shape(length, height)
         up = np.linspace(1, 0, rows, dtype=np.float32)[:, None, None]
         clouds = 0.5 + 0.5 * np.tanh(coarse.noise((rows, columns), (3, 6)))[..., None]
         blue = horizon + (zenith - horizon) * up
         albedo = blue + (0.98 - blue) * clouds * np.sqrt(4 * up * (1 - up)) * 0.8
-        side = Place(scene, np.zeros(3), -np.pi / 2 * k).at(-length / 2, away)
         side.panel(0, 0, height, albedo, (length, height), emissive=True)
     lid = (*-scene.size[:2] / 2, height), (*scene.size[:2] / 2, height + 1)
-    top = np.broadcast_to(zenith, (32, 32, 3))
+    top = np.broadcast_to(zenith, (ALIGN, ALIGN, 3))
     Place(scene, np.zeros(3)).box(*lid, lambda w, h: top, faces="u", solid=False, emissive=True)
 
 

@@ -1,0 +1,88 @@
+"""What all sources share: frames are read one by one, and a damaged one is skipped."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from lgc_ros.camera import Camera
+from lgc_ros.errors import CameraError, ConfigError, ImageError, SourceError
+from lgc_ros.frame import Frame
+
+log = logging.getLogger(__name__)
+
+Loader = Callable[[], Frame]
+"""Reads one frame, or raises ImageError if that one is missing or damaged."""
+
+
+class Source:
+    """A sequence of frames of one camera, read while iterated over, as often as wanted.
+
+    Frames come in recorded order; `index` counts all of them, also those left out. `errors` names
+    what the latest iteration had to skip.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        camera: Camera,
+        loaders: Callable[[], Iterable[Loader]],
+        length: int | None,
+    ):
+        self.name = name
+        self.camera = camera
+        self.errors: list[str] = []
+        self._loaders = loaders
+        self._length = length
+
+    def __len__(self) -> int:
+        """Number of frames, skipped ones included."""
+        if self._length is None:
+            raise TypeError(f"{self.name} has no length: it is known only after reading")
+        return self._length
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Frame]:
+        self.errors = []
+        readable = False
+        for load in self._loaders():
+            try:
+                frame = load()
+            except ImageError as error:
+                self.errors.append(str(error))
+                log.warning("a frame is skipped: %s", error)
+                continue
+            if not readable:
+                self.camera.check_image(frame.image, frame.name)
+            readable = True
+            yield frame
+        if not readable:
+            reason = self.errors[0] if self.errors else "it is empty"
+            raise SourceError(f"{self.name} has no frame that can be read: {reason}")
+
+    def select(self, every: int = 1, limit: int | None = None) -> Source:
+        """Every `every`-th frame, at most `limit` of them; the others are not decoded."""
+        if every < 1 or (limit is not None and limit < 1):
+            raise ConfigError(f"every ({every}) and limit ({limit}) must be at least 1")
+        stop = None if limit is None else every * (limit - 1) + 1
+        length = self._length
+        if length is not None:
+            length = len(range(length)[:stop:every])
+        return Source(
+            self.name, self.camera, lambda: islice(self._loaders(), 0, stop, every), length
+        )
+
+
+def camera_beside(*candidates: Path, rectified: bool = False) -> Camera:
+    """The camera from the first of these files that is there."""
+    for path in candidates:
+        if path.exists():
+            return Camera.from_yaml(path, rectified)
+    raise CameraError(
+        f"no camera: there is no {' or '.join(map(str, candidates))}; give the camera of these "
+        "images with --camera CAM.yaml (ROS camera_info format)"
+    )

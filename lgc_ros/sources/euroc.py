@@ -1,0 +1,132 @@
+"""EuRoC MAV: `mav0/cam0/{data.csv,sensor.yaml,data/}` and `state_groundtruth_estimate0`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from lgc_ros.camera import Camera
+from lgc_ros.errors import CameraError, SourceError
+from lgc_ros.frame import Frame, read_image
+from lgc_ros.sources.base import Loader, Source
+from lgc_ros.sources.files import read_lines
+from lgc_ros.sources.trajectory import MAX_GAP_NS, Trajectory
+
+GROUND_TRUTH = "state_groundtruth_estimate0"
+MODELS = {"radial-tangential": "plumb_bob", "equidistant": "equidistant"}
+
+
+def is_euroc(path: Path) -> bool:
+    return any((_root(path) / cam / "data.csv").exists() for cam in ("cam0", "cam1"))
+
+
+def open_euroc(
+    path: Path,
+    camera: Camera | None = None,
+    image_folder: str = "cam0",
+    max_gap_s: float = MAX_GAP_NS / 1e9,
+) -> Source:
+    """The images of `cam0` or `cam1`; ground truth is interpolated at their stamps.
+
+    The published ground truth is that of the body (IMU); `T_BS` in the camera's sensor.yaml
+    takes it to the camera.
+    """
+    root = _root(Path(path))
+    folder = root / image_folder
+    sensor = _read_sensor(folder / "sensor.yaml") if camera is None else None
+    camera = camera or _camera(sensor, folder / "sensor.yaml")
+    images = _read_index(folder / "data.csv")
+    if not images:
+        raise SourceError(f"{folder / 'data.csv'} lists no images")
+    trajectory, T_bc = None, None
+    if (root / GROUND_TRUTH / "data.csv").exists():
+        trajectory = read_ground_truth(root / GROUND_TRUTH / "data.csv")
+        sensor = sensor or _read_sensor(folder / "sensor.yaml")
+        T_bc = _T_body_camera(sensor, folder / "sensor.yaml")
+
+    def load(index: int, stamp_ns: int, name: str) -> Frame:
+        image = read_image(folder / "data" / name)
+        T_wb = trajectory.pose_at(stamp_ns, round(max_gap_s * 1e9)) if trajectory else None
+        T_wc = None if T_wb is None else T_wb @ T_bc
+        return Frame(index, stamp_ns, image, camera, T_wc, name=f"{image_folder}/data/{name}")
+
+    def loaders() -> list[Loader]:
+        return [partial(load, index, *entry) for index, entry in enumerate(images)]
+
+    return Source(root.resolve().parent.name, camera, loaders, len(images))
+
+
+def read_ground_truth(path: Path) -> Trajectory:
+    """Body to world: stamp in ns, position, quaternion w first, and columns not needed here."""
+    stamps_ns, poses = [], []
+    for line in read_lines(path, "restore it"):
+        stamp, *numbers = line.split(",")
+        try:
+            stamps_ns.append(int(stamp))
+            poses.append([float(number) for number in numbers[:7]])
+            if len(numbers) < 7:
+                raise ValueError(f"{len(numbers) + 1} columns")
+        except ValueError as error:
+            raise SourceError(
+                f"{path}: '{line}' is not a pose ({error}): each line must hold stamp in ns, "
+                "x, y, z, qw, qx, qy, qz"
+            ) from error
+    poses = np.reshape(poses, (-1, 7))
+    return Trajectory.from_samples(stamps_ns, poses[:, :3], poses[:, 3:], str(path))
+
+
+def _root(path: Path) -> Path:
+    return path / "mav0" if (path / "mav0").is_dir() else path
+
+
+def _read_index(path: Path) -> list[tuple[int, str]]:
+    """Stamps in ns and file names."""
+    entries = []
+    for line in read_lines(path, "restore it"):
+        try:
+            stamp, name = line.split(",")
+            entries.append((int(stamp), name.strip()))
+        except ValueError as error:
+            raise SourceError(f"{path}: '{line}' is not 'stamp in ns,file name'") from error
+    return entries
+
+
+def _read_sensor(path: Path) -> Mapping[str, Any]:
+    try:
+        sensor = yaml.safe_load(path.read_text())
+    except FileNotFoundError as error:
+        raise CameraError(
+            f"{path} is missing: restore it, or give the camera with --camera CAM.yaml"
+        ) from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise CameraError(f"{path} cannot be read as YAML ({error}): restore it") from error
+    if not isinstance(sensor, Mapping):
+        raise CameraError(f"{path} holds no 'key: value' lines: restore it")
+    return sensor
+
+
+def _camera(sensor: Mapping[str, Any], path: Path) -> Camera:
+    try:
+        fx, fy, cx, cy = sensor["intrinsics"]
+        width, height = sensor["resolution"]
+        model = MODELS[sensor["distortion_model"]]
+        K = [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]
+        return Camera.from_K(K, width, height, sensor["distortion_coefficients"], model)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CameraError(
+            f"{path}: intrinsics, resolution, distortion_model ({', '.join(MODELS)}) or "
+            f"distortion_coefficients is missing or wrong ({error!r}); restore it, or give the "
+            "camera with --camera CAM.yaml"
+        ) from error
+
+
+def _T_body_camera(sensor: Mapping[str, Any], path: Path) -> np.ndarray:
+    try:
+        return np.array(sensor["T_BS"]["data"], np.float64).reshape(4, 4)
+    except (KeyError, TypeError, ValueError) as error:
+        raise SourceError(f"{path}: T_BS is missing or not 4x4 numbers; restore it") from error

@@ -1,0 +1,89 @@
+"""A folder of images with a camera.yaml in it or beside it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from lgc_ros.camera import Camera
+from lgc_ros.errors import ConfigError, SourceError
+from lgc_ros.frame import Frame, read_image
+from lgc_ros.sources.base import Loader, Source, camera_beside
+from lgc_ros.sources.files import images_in
+from lgc_ros.sources.trajectory import read_trajectory, parse_stamp
+
+log = logging.getLogger(__name__)
+
+RATE_HZ = 30.0
+NANOSECONDS = re.compile(r"\d{19}")  # since 1970, for the years 2001 to 2286
+SECONDS = re.compile(r"\d{10}\.\d+")
+
+
+def is_folder(path: Path) -> bool:
+    return path.is_dir() and bool(images_in(path))
+
+
+def open_folder(
+    path: Path,
+    camera: Camera | None = None,
+    rate_hz: float | None = None,
+    pattern: str | None = None,
+    gt: str | Path | None = None,
+    rectified: bool = False,
+) -> Source:
+    """Images in the order of their names, those that `pattern` (`*.png`) fits if it is given.
+
+    Stamps come from `rate_hz`, or else from names like 1403636579763555584.png (ns) or
+    1305031102.175304.png (s), or else from 30 images per second. `gt` is a trajectory file in
+    TUM's format.
+    """
+    path = Path(path)
+    if rate_hz is not None and rate_hz <= 0:
+        raise ConfigError(f"the rate must be positive, not {rate_hz:g} images per second")
+    images = [image for image in images_in(path) if pattern is None or image.match(pattern)]
+    if not images:
+        raise SourceError(
+            f"{path} holds no images" + (f" that fit '{pattern}'" if pattern else "")
+        )
+    suffixes = Counter(image.suffix.lower() for image in images)
+    if len(suffixes) > 1:
+        found = ", ".join(f"{count} {suffix}" for suffix, count in suffixes.items())
+        raise SourceError(
+            f"{path} mixes images of several kinds ({found}), perhaps colour and depth; choose "
+            f"with a pattern such as '*{images[0].suffix}', or move the others away"
+        )
+    camera = camera or camera_beside(
+        path / "camera.yaml", path.resolve().parent / "camera.yaml", rectified=rectified
+    )
+    stamps_ns = None if rate_hz else stamps_from_names([image.stem for image in images])
+    if stamps_ns is None:
+        if not rate_hz:
+            log.warning("%s: no stamps, taken as %g images per second", path, RATE_HZ)
+        stamps_ns = [round(index * 1e9 / (rate_hz or RATE_HZ)) for index in range(len(images))]
+    trajectory = read_trajectory(gt) if gt else None
+
+    def load(index: int) -> Frame:
+        stamp_ns = stamps_ns[index]
+        T_wc = trajectory.pose_at(stamp_ns) if trajectory else None
+        image = read_image(images[index])
+        return Frame(index, stamp_ns, image, camera, T_wc, name=images[index].name)
+
+    def loaders() -> list[Loader]:
+        return [partial(load, index) for index in range(len(images))]
+
+    return Source(path.resolve().name, camera, loaders, len(images))
+
+
+def stamps_from_names(names: list[str]) -> list[int] | None:
+    """Stamps in ns, if every name is one and they increase."""
+    if all(NANOSECONDS.fullmatch(name) for name in names):
+        stamps_ns = [int(name) for name in names]
+    elif all(SECONDS.fullmatch(name) for name in names):
+        stamps_ns = [parse_stamp(name) for name in names]
+    else:
+        return None
+    increasing = all(a < b for a, b in zip(stamps_ns, stamps_ns[1:], strict=False))
+    return stamps_ns if increasing else None

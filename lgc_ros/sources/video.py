@@ -1,0 +1,94 @@
+"""A video file with its camera in `<video>.yaml` or `camera.yaml` beside it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import cv2
+
+from lgc_ros.camera import Camera
+from lgc_ros.errors import ConfigError, ImageError, SourceError
+from lgc_ros.frame import Frame
+from lgc_ros.sources.base import Loader, Source, camera_beside
+from lgc_ros.sources.trajectory import Trajectory, read_trajectory
+
+log = logging.getLogger(__name__)
+
+VIDEO_SUFFIXES = {".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".ts", ".webm", ".wmv"}
+
+
+def is_video(path: Path) -> bool:
+    return path.is_file() and path.suffix.lower() in VIDEO_SUFFIXES
+
+
+def open_video(
+    path: Path,
+    camera: Camera | None = None,
+    rate_hz: float | None = None,
+    gt: str | Path | None = None,
+    rectified: bool = False,
+) -> Source:
+    """Frames stamped from the video's own clock, which starts at 0, or from `rate_hz`.
+
+    A rotation flag is not applied, because calibrations are made for the sensor's own
+    orientation. `gt` is a trajectory file in TUM's format.
+    """
+    path = Path(path)
+    if rate_hz is not None and rate_hz <= 0:
+        raise ConfigError(f"the rate must be positive, not {rate_hz:g} images per second")
+    camera = camera or camera_beside(
+        path.with_suffix(".yaml"), path.with_name("camera.yaml"), rectified=rectified
+    )
+    trajectory = read_trajectory(gt) if gt else None
+    capture = _capture(path)
+    announced = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
+    capture.release()
+    length = announced if announced > 0 else None
+    loaders = partial(_loaders, path, camera, rate_hz, trajectory, length)
+    return Source(path.stem, camera, loaders, length)
+
+
+def _capture(path: Path) -> cv2.VideoCapture:
+    capture = cv2.VideoCapture(str(path))
+    if not capture.isOpened():
+        raise SourceError(
+            f"{path} cannot be opened as a video (empty, damaged or of an unknown format): copy "
+            "it again, or convert it with `ffmpeg -i IN OUT.mp4`"
+        )
+    capture.set(cv2.CAP_PROP_ORIENTATION_AUTO, 0)
+    return capture
+
+
+def _loaders(
+    path: Path,
+    camera: Camera,
+    rate_hz: float | None,
+    trajectory: Trajectory | None,
+    announced: int | None,
+) -> Iterator[Loader]:
+    capture = _capture(path)
+    fps = rate_hz or capture.get(cv2.CAP_PROP_FPS) or 30.0
+    stamp_ns = -1
+    index = 0
+
+    def load() -> Frame:
+        readable, image = capture.retrieve()
+        if not readable:
+            raise ImageError(f"frame {index} of {path} cannot be decoded")
+        T_wc = trajectory.pose_at(stamp_ns) if trajectory else None
+        return Frame(index, stamp_ns, image, camera, T_wc, name=f"{path.name}/{index:06d}")
+
+    try:
+        while capture.grab():
+            # Not every container has a clock: where it stands still, the rate goes on.
+            clock_ns = 0 if rate_hz else round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1e6)
+            stamp_ns = clock_ns if clock_ns > stamp_ns else round(index * 1e9 / fps)
+            yield load
+            index += 1
+    finally:
+        capture.release()
+    if announced and index < announced:
+        log.warning("%s ends after %d of %d frames: it may be cut off", path, index, announced)
