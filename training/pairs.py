@@ -16,6 +16,7 @@ import numpy as np
 
 from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError, DatasetError
+from lgc_ros.pairs import Pair, format_pair
 from training.data.scene import PosedImage, Scene, relative_pose, usable_pairs
 
 
@@ -26,10 +27,20 @@ def write_pairs(
 
     Each pair is written once, in image order. With a limit, that many are chosen at random.
     """
-    candidates = [(scene, i, j) for scene in scenes for i, j in usable_pairs(scene) if i < j]
+    names = [scene.name for scene in scenes]
+    if len(set(names)) < len(names):
+        raise DatasetError(
+            f"scenes of the same name ({', '.join(names)}) need folders of their own."
+        )
+    candidates = [
+        (scene, i, j)
+        for scene in scenes
+        for i, j in np.unique(np.sort(usable_pairs(scene), axis=1), axis=0)
+    ]
     if not candidates:
-        names = ", ".join(scene.name for scene in scenes)
-        raise DatasetError(f"{names}: no pair is left; lower the threshold or widen the gaps.")
+        raise DatasetError(
+            f"{', '.join(names)}: no pair is left; lower the threshold or widen the gaps."
+        )
     if limit is not None and limit < len(candidates):
         chosen = np.random.default_rng(seed).choice(len(candidates), limit, replace=False)
         candidates = [candidates[number] for number in np.sort(chosen)]
@@ -40,7 +51,10 @@ def write_pairs(
         image0, image1 = scene.images[i], scene.images[j]
         name0, name1 = _name(scene, image0), _name(scene, image1)
         images |= {name0: image0, name1: image1}
-        lines.append(_line(name0, name1, image0, image1))
+        K0, K1 = image0.camera.K, image1.camera.K
+        # No turns: images are stored the way their cameras expect.
+        pair = Pair(len(lines) + 1, name0, name1, 0, 0, K0, K1, *relative_pose(image0, image1))
+        lines.append(format_pair(pair))
     for name, image in images.items():
         _place(image, out / "images" / name, copy)
     (out / "pairs.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -53,14 +67,6 @@ def _name(scene: Scene, image: PosedImage) -> str:
     if image.camera.has_distortion:
         name = name.with_suffix(".png")
     return "_".join(name.as_posix().split())
-
-
-def _line(name0: str, name1: str, image0: PosedImage, image1: PosedImage) -> str:
-    T_10 = np.eye(4)
-    T_10[:3, :3], T_10[:3, 3] = relative_pose(image0, image1)
-    numbers = np.concatenate([image0.camera.K.ravel(), image1.camera.K.ravel(), T_10.ravel()])
-    # The two zeros: images are stored the way their cameras expect, no turn is needed.
-    return " ".join([name0, name1, "0", "0", *(repr(float(number)) for number in numbers)])
 
 
 def _place(image: PosedImage, target: Path, copy: bool) -> None:

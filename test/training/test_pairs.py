@@ -10,6 +10,7 @@ import pytest
 from lgc_ros.camera import Camera
 from lgc_ros.errors import DatasetError
 from lgc_ros.frame import read_image
+from lgc_ros.pairs import read_pairs
 from training.__main__ import main
 from training.data.scene import PosedImage, Scene, pairs_by_gap
 from training.pairs import undistort, write_pairs
@@ -31,6 +32,16 @@ def scene(tmp_path, world):
 
 def read_lines(folder):
     return [line.split() for line in (folder / "pairs.txt").read_text().splitlines()]
+
+
+def test_the_list_is_read_back_by_the_evaluation(scene, tmp_path, world):
+    write_pairs([scene], tmp_path)
+    pairs = read_pairs(tmp_path / "pairs.txt")
+    assert [(pair.name0, pair.name1) for pair in pairs][:2] == [
+        ("hall/view_0.png", "hall/view_1.png"),
+        ("hall/view_0.png", "hall/view_2.png"),
+    ]
+    np.testing.assert_array_equal(pairs[0].R_10, world.R_cw[1] @ world.R_cw[0].T)
 
 
 def test_each_pair_is_a_line_with_both_cameras_and_the_motion(scene, world, tmp_path):
@@ -103,6 +114,11 @@ def test_no_pairs_at_all_is_an_error(scene, tmp_path):
     empty = Scene("hall", scene.images, np.empty((0, 2), int))
     with pytest.raises(DatasetError, match="hall: no pair is left"):
         write_pairs([empty], tmp_path)
+
+
+def test_scenes_that_would_overwrite_each_other_are_refused(scene, tmp_path):
+    with pytest.raises(DatasetError, match=r"same name \(hall, hall\)"):
+        write_pairs([scene, scene], tmp_path)
 
 
 def run(monkeypatch, *arguments):

@@ -106,7 +106,7 @@ def _open(path: Path) -> Iterator[Any]:
         from rosbags.highlevel import AnyReader
         from rosbags.typesys import Stores, get_typestore
     except ImportError as error:
-        raise ConfigError("reading bags needs rosbags: install the 'training' extra.") from error
+        raise ConfigError("reading bags needs rosbags: install the 'bags' extra.") from error
     remedy = "give a rosbag2 folder (with metadata.yaml) or an .mcap file"
     existing(path, remedy)
     try:
