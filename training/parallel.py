@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
@@ -77,6 +78,7 @@ def task_executor(workers: int | None, scheduler: str | None) -> Iterator[Execut
 
 def _start_worker() -> None:
     cv2.setNumThreads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -3,7 +3,7 @@
 Work is cut into one task per image and one per chunk of pairs. A finished task is a file in the
 work folder, put there in one step: after a kill, the tasks without a file are what is left to do.
 Tasks run in local processes or, given a Dask scheduler, on its workers, which must see the same
-files.
+files under the same paths and this checkout on their PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -265,6 +265,7 @@ def _digest(config: PrepareConfig, split: str, scenes: list[Scene], chosen: list
     plan = {
         "config": asdict(config),
         "split": split,
+        "chunk": CHUNK_PAIRS,
         "versions": _versions(),
         "scenes": [
             {
