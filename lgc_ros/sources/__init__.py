@@ -1,1 +1,124 @@
-"""Sources of frames: one module per kind of input."""
+"""Sources of frames: one module per kind of input, and `open_source` for whatever is there.
+
+    for frame in open_source("rgbd_dataset_freiburg1_xyz"):
+        frame.image, frame.stamp_ns, frame.T_wc
+
+Every source has a `name`, a `camera`, a length (where known) and `errors`, and yields `Frame`s
+one by one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lgc_ros.camera import Camera
+from lgc_ros.errors import ConfigError, SourceError
+from lgc_ros.sources.base import Loader, Source
+from lgc_ros.sources.euroc import is_euroc, open_euroc
+from lgc_ros.sources.files import IMAGE_SUFFIXES
+from lgc_ros.sources.folder import is_folder, open_folder
+from lgc_ros.sources.kitti import is_kitti, open_kitti
+from lgc_ros.sources.rosbag import is_rosbag, open_rosbag
+from lgc_ros.sources.synthetic import SyntheticSource
+from lgc_ros.sources.tum import is_tum, open_tum
+from lgc_ros.sources.video import is_video, open_video
+
+__all__ = ["KINDS", "Kind", "Source", "open_source"]
+
+
+class Kind(NamedTuple):
+    """How an input is recognized, opened, and described to who looks for it."""
+
+    matches: Callable[[Path], bool]
+    open: Callable[..., Source]
+    looks_like: str
+
+
+KINDS: dict[str, Kind] = {
+    "kitti": Kind(is_kitti, open_kitti, "image_0/ or image_2/, calib.txt, times.txt, poses.txt"),
+    "tum": Kind(is_tum, open_tum, "rgb.txt, depth.txt, groundtruth.txt, camera.yaml"),
+    "euroc": Kind(is_euroc, open_euroc, "mav0/cam0/data.csv, mav0/cam0/sensor.yaml"),
+    "rosbag": Kind(is_rosbag, open_rosbag, "a rosbag2 folder, an .mcap or a .db3 file"),
+    "video": Kind(is_video, open_video, "a video file (.mp4, .avi, ...), camera.yaml beside it"),
+    "folder": Kind(is_folder, open_folder, "images of one kind (.png, .jpg, ...), camera.yaml"),
+}
+
+
+def open_source(
+    path: str | Path,
+    camera: Camera | str | Path | None = None,
+    *,
+    kind: str | None = None,
+    every: int = 1,
+    limit: int | None = None,
+    **options: Any,
+) -> Source:
+    """Open a dataset, folder, video or bag, recognized by its files, or `synthetic:walk`.
+
+    `camera` (or its camera_info file) replaces the source's own. Every `every`-th frame is
+    yielded, at most `limit` of them. Further options are those of the kind, such as
+    `image_topic` of a bag (see `open_rosbag`); those that are None count as not given.
+    """
+    options = {name: value for name, value in options.items() if value is not None}
+    if isinstance(camera, str | Path):
+        camera = Camera.from_yaml(camera, rectified=options.pop("rectified", False))
+    scheme, _, trajectory = str(path).partition(":")
+    if scheme == "synthetic":
+        _check_options("synthetic", SyntheticSource, options)
+        return open_synthetic(trajectory or "walk", camera, **options).select(every, limit)
+    kind = kind or recognize(Path(path))
+    if kind not in KINDS:
+        raise ConfigError(f"unknown kind of source '{kind}'; known are {', '.join(KINDS)}")
+    _check_options(kind, KINDS[kind].open, options)
+    return KINDS[kind].open(Path(path), camera, **options).select(every, limit)
+
+
+def open_synthetic(trajectory: str, camera: Camera | None = None, **options: Any) -> Source:
+    """A sequence through the synthetic world; options are those of `SyntheticSource`."""
+    synthetic = SyntheticSource(trajectory, camera=camera, **options)
+
+    def loaders() -> list[Loader]:
+        return [partial(synthetic.__getitem__, index) for index in range(len(synthetic))]
+
+    return Source(synthetic.name, synthetic.camera, loaders, len(synthetic))
+
+
+def recognize(path: Path) -> str:
+    """The kind of source that a path is; images lie about in folders of other kinds, too."""
+    if not path.exists():
+        raise SourceError(f"there is no {path}; check the path")
+    kinds = [name for name, kind in KINDS.items() if kind.matches(path)]
+    if len(kinds) > 1 and "folder" in kinds:
+        kinds.remove("folder")
+    if len(kinds) > 1:
+        raise SourceError(
+            f"{path} mixes {' and '.join(kinds)} (found {_found(path)}): name the kind, or give a "
+            "folder that holds one of them"
+        )
+    if not kinds:
+        looked_for = "; ".join(f"{name}: {kind.looks_like}" for name, kind in KINDS.items())
+        raise SourceError(
+            f"{path} is no known source: found {_found(path)}; looked for {looked_for}"
+        )
+    return kinds[0]
+
+
+def _found(path: Path) -> str:
+    """What is in a folder, or what a file is by its name."""
+    if path.is_file():
+        is_image = path.suffix.lower() in IMAGE_SUFFIXES
+        return "a single image" if is_image else f"a file ending in '{path.suffix}'"
+    folders = sorted(f"{item.name}/" for item in path.iterdir() if item.is_dir())
+    suffixes = Counter(item.suffix or item.name for item in path.iterdir() if item.is_file())
+    files = [f"{count} {suffix}" for suffix, count in suffixes.most_common()]
+    return ", ".join([*folders[:8], *files[:8]]) or "nothing, it is empty"
+
+
+def _check_options(kind: str, opener: Callable, options: dict[str, Any]) -> None:
+    for name in options.keys() - inspect.signature(opener).parameters.keys():
+        raise ConfigError(f"a source of kind {kind} has no option '{name}'")

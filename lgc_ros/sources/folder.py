@@ -6,6 +6,7 @@ import logging
 import re
 from collections import Counter
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from lgc_ros.camera import Camera
@@ -13,7 +14,7 @@ from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.frame import Frame, read_image
 from lgc_ros.sources.base import Loader, Source, camera_beside
 from lgc_ros.sources.files import images_in
-from lgc_ros.sources.trajectory import read_trajectory, parse_stamp
+from lgc_ros.sources.trajectory import parse_stamp, read_trajectory
 
 log = logging.getLogger(__name__)
 
@@ -85,5 +86,5 @@ def stamps_from_names(names: list[str]) -> list[int] | None:
         stamps_ns = [parse_stamp(name) for name in names]
     else:
         return None
-    increasing = all(a < b for a, b in zip(stamps_ns, stamps_ns[1:], strict=False))
+    increasing = all(a < b for a, b in pairwise(stamps_ns))
     return stamps_ns if increasing else None

@@ -53,18 +53,15 @@ def open_kitti(
         if P is not None:
             poses = poses @ T_camera0_camera(P)
 
+    def load(index: int) -> Frame:
+        image = read_image(images[index])
+        name = f"{image_folder}/{images[index].name}"
+        return Frame(index, stamps_ns[index], image, camera, poses[index], name=name)
+
     def loaders() -> list[Loader]:
-        return [
-            partial(_load, camera, *frame) for frame in enumerate(zip(images, stamps_ns, poses))
-        ]
+        return [partial(load, index) for index in range(len(images))]
 
     return Source(path.resolve().name, camera, loaders, len(images))
-
-
-def _load(camera: Camera, index: int, frame: tuple[Path, int, np.ndarray | None]) -> Frame:
-    path, stamp_ns, T_wc = frame
-    name = f"{path.parent.name}/{path.name}"
-    return Frame(index, stamp_ns, read_image(path), camera, T_wc, name=name)
 
 
 def read_projections(path: Path) -> dict[str, np.ndarray]:

@@ -2,18 +2,97 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import cv2
 import numpy as np
 from transforms3d.quaternions import mat2quat
 
+from lgc_ros.camera import Camera
 from lgc_ros.errors import SourceError
-from lgc_ros.frame import Frame
+from lgc_ros.frame import Frame, read_image
+from lgc_ros.sources.base import Loader, Source, camera_beside
+from lgc_ros.sources.files import read_lines
+from lgc_ros.sources.trajectory import MAX_GAP_NS, parse_stamp, read_trajectory
+
+log = logging.getLogger(__name__)
 
 DEPTH_FACTOR = 5000  # depth images hold 1/5000 m; 0 is unknown
+DEPTH_WINDOW_NS = 20_000_000  # a depth image this far from a colour image still belongs to it
 Progress = Callable[[Iterable[Frame]], Iterable[Frame]]
+
+
+def is_tum(path: Path) -> bool:
+    return (path / "rgb.txt").exists()
+
+
+def open_tum(
+    path: Path,
+    camera: Camera | None = None,
+    depth: bool = True,
+    max_gap_s: float = MAX_GAP_NS / 1e9,
+    rectified: bool = False,
+) -> Source:
+    """The colour images; ground truth is interpolated at their stamps, depth is the nearest one.
+
+    Without `depth`, depth images are not read. In gaps of the ground truth longer than
+    `max_gap_s` frames have no pose.
+    """
+    path = Path(path)
+    camera = camera or camera_beside(path / "camera.yaml", rectified=rectified)
+    images = read_file_list(path / "rgb.txt")
+    if not images:
+        raise SourceError(f"{path / 'rgb.txt'} lists no images")
+    has_depth = depth and (path / "depth.txt").exists()
+    depths = sorted(read_file_list(path / "depth.txt")) if has_depth else []
+    depth_stamps_ns = np.array([stamp_ns for stamp_ns, _ in depths], np.int64)
+    has_truth = (path / "groundtruth.txt").exists()
+    trajectory = read_trajectory(path / "groundtruth.txt") if has_truth else None
+
+    def load(index: int, stamp_ns: int, name: str) -> Frame:
+        image = read_image(path / name)
+        T_wc = trajectory.pose_at(stamp_ns, round(max_gap_s * 1e9)) if trajectory else None
+        nearest = nearest_stamp(depth_stamps_ns, stamp_ns, DEPTH_WINDOW_NS)
+        depth_m = None if nearest is None else _read_depth(path / depths[nearest][1])
+        return Frame(index, stamp_ns, image, camera, T_wc, depth_m, name)
+
+    def loaders() -> list[Loader]:
+        return [partial(load, index, *entry) for index, entry in enumerate(images)]
+
+    return Source(path.resolve().name, camera, loaders, len(images))
+
+
+def read_file_list(path: Path) -> list[tuple[int, str]]:
+    """Stamps in ns and file names of rgb.txt or depth.txt, in the order of the lines."""
+    entries = []
+    for line in read_lines(path, "give a TUM sequence with rgb.txt"):
+        try:
+            stamp, name = line.split(maxsplit=1)
+            entries.append((parse_stamp(stamp), name))
+        except ValueError as error:
+            raise SourceError(f"{path}: '{line}' is not 'stamp file'") from error
+    return entries
+
+
+def nearest_stamp(stamps_ns: np.ndarray, stamp_ns: int, window_ns: int) -> int | None:
+    """Index of the nearest of increasing stamps, if it is within the window."""
+    after = int(np.searchsorted(stamps_ns, stamp_ns))
+    neighbours = range(max(after - 1, 0), min(after + 1, len(stamps_ns)))
+    distances = {index: abs(int(stamps_ns[index]) - stamp_ns) for index in neighbours}
+    nearest = min(distances, key=distances.get, default=None)
+    return nearest if nearest is not None and distances[nearest] <= window_ns else None
+
+
+def _read_depth(path: Path) -> np.ndarray | None:
+    """Metres; a damaged depth image costs the depth, not the frame."""
+    depth = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+    if depth is None or depth.ndim != 2 or depth.dtype != np.uint16:
+        log.warning("%s is not a readable 16 bit depth image: this frame has no depth", path)
+        return None
+    return depth.astype(np.float32) / DEPTH_FACTOR
 
 
 def write_tum(source: Iterable[Frame], folder: str | Path, progress: Progress | None = None):

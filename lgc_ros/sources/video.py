@@ -84,8 +84,9 @@ def _loaders(
     try:
         while capture.grab():
             # Not every container has a clock: where it stands still, the rate goes on.
-            clock_ns = 0 if rate_hz else round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1e6)
-            stamp_ns = clock_ns if clock_ns > stamp_ns else round(index * 1e9 / fps)
+            clock_ns = round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1e6)
+            ticks = rate_hz is None and clock_ns > stamp_ns
+            stamp_ns = clock_ns if ticks else round(index * 1e9 / fps)
             yield load
             index += 1
     finally:

@@ -1,0 +1,143 @@
+"""Pixels of ROS image messages, without ROS: the node and the bag reader share this.
+
+Names and meanings of the encodings are those of sensor_msgs/image_encodings.hpp; conversions to
+eight bits and from Bayer patterns are those of cv_bridge.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+
+from lgc_ros.errors import ImageError
+
+
+class Encoding(NamedTuple):
+    """Layout of a pixel and OpenCV's code that turns it into gray or BGR (None: it is)."""
+
+    dtype: str
+    channels: int
+    conversion: int | None = None
+
+
+# OpenCV names a Bayer pattern by the second and third pixel of its second row, ROS by the first.
+_BAYER = {
+    "bayer_rggb": cv2.COLOR_BayerBG2BGR,
+    "bayer_bggr": cv2.COLOR_BayerRG2BGR,
+    "bayer_gbrg": cv2.COLOR_BayerGR2BGR,
+    "bayer_grbg": cv2.COLOR_BayerGB2BGR,
+}
+_COLOURS = {
+    "mono": (1, None),
+    "bgr": (3, None),
+    "rgb": (3, cv2.COLOR_RGB2BGR),
+    "bgra": (4, cv2.COLOR_BGRA2BGR),
+    "rgba": (4, cv2.COLOR_RGBA2BGR),
+    **{name: (1, conversion) for name, conversion in _BAYER.items()},
+}
+
+IMAGE_ENCODINGS: dict[str, Encoding] = {
+    **{f"{name}8": Encoding("u1", *layout) for name, layout in _COLOURS.items()},
+    **{f"{name}16": Encoding("u2", *layout) for name, layout in _COLOURS.items()},
+    "8UC1": Encoding("u1", 1),
+    "8UC3": Encoding("u1", 3),
+    "8UC4": Encoding("u1", 4, cv2.COLOR_BGRA2BGR),
+    "yuv422": Encoding("u1", 2, cv2.COLOR_YUV2BGR_UYVY),
+    "uyvy": Encoding("u1", 2, cv2.COLOR_YUV2BGR_UYVY),
+    "yuv422_yuy2": Encoding("u1", 2, cv2.COLOR_YUV2BGR_YUY2),
+    "yuyv": Encoding("u1", 2, cv2.COLOR_YUV2BGR_YUY2),
+}
+DEPTH_ENCODINGS: dict[str, Encoding] = {
+    "16UC1": Encoding("u2", 1),  # millimetres (REP-118)
+    "mono16": Encoding("u2", 1),
+    "32FC1": Encoding("f4", 1),  # metres
+}
+
+
+def decode_image(
+    encoding: str, height: int, width: int, step: int, is_bigendian: bool, data: Any
+) -> np.ndarray:
+    """Pixels of a sensor_msgs/Image as uint8, gray (H, W) or BGR (H, W, 3), not sharing `data`."""
+    if encoding not in IMAGE_ENCODINGS:
+        hint = "it holds depth, give the topic of an image" if encoding in DEPTH_ENCODINGS else ""
+        raise ImageError(
+            f"image encoding '{encoding}' is not supported: "
+            + (hint or f"let the camera driver use one of {', '.join(IMAGE_ENCODINGS)}")
+        )
+    layout = IMAGE_ENCODINGS[encoding]
+    pixels = _pixels(layout, encoding, height, width, step, is_bigendian, data)
+    if layout.conversion is not None:
+        pixels = cv2.cvtColor(pixels, layout.conversion)
+    return pixels if pixels.dtype == np.uint8 else cv2.convertScaleAbs(pixels, alpha=255 / 65535)
+
+
+def decode_depth(
+    encoding: str, height: int, width: int, step: int, is_bigendian: bool, data: Any
+) -> np.ndarray:
+    """Depth (H, W) float32 in metres of a sensor_msgs/Image; 0 where it is unknown."""
+    if encoding not in DEPTH_ENCODINGS:
+        raise ImageError(
+            f"encoding '{encoding}' holds no depth: give a depth topic, which has one of "
+            f"{', '.join(DEPTH_ENCODINGS)}"
+        )
+    layout = DEPTH_ENCODINGS[encoding]
+    depth = _pixels(layout, encoding, height, width, step, is_bigendian, data)
+    if depth.dtype == np.uint16:
+        return depth * np.float32(1e-3)
+    return np.where(np.isfinite(depth) & (depth > 0), depth, np.float32(0))
+
+
+def decode_compressed(data: Any) -> np.ndarray:
+    """Pixels of JPEG, PNG or similar data as uint8, gray (H, W) or BGR (H, W, 3), as stored."""
+    data = np.frombuffer(data, np.uint8)
+    flags = cv2.IMREAD_ANYCOLOR | cv2.IMREAD_IGNORE_ORIENTATION
+    image = cv2.imdecode(data, flags) if data.size else None
+    if image is None:
+        raise ImageError(
+            f"{data.size} bytes of a compressed image cannot be decoded: they are damaged or not "
+            "of a known format (JPEG, PNG)"
+        )
+    return image
+
+
+def image_from_message(message: Any) -> np.ndarray:
+    """Pixels of a sensor_msgs Image or CompressedImage, or of anything with its attributes."""
+    if hasattr(message, "format"):
+        return decode_compressed(message.data)
+    return decode_image(
+        message.encoding,
+        message.height,
+        message.width,
+        message.step,
+        message.is_bigendian,
+        message.data,
+    )
+
+
+def _pixels(
+    layout: Encoding,
+    encoding: str,
+    height: int,
+    width: int,
+    step: int,
+    is_bigendian: bool,
+    data: Any,
+) -> np.ndarray:
+    """A copy of the pixels (H, W) or (H, W, channels) in the machine's byte order, unpadded."""
+    if height < 1 or width < 1:
+        raise ImageError(f"the image is empty ({width}x{height} pixels): check the camera driver")
+    dtype = np.dtype(layout.dtype).newbyteorder(">" if is_bigendian else "<")
+    pixel_bytes = layout.channels * dtype.itemsize
+    row_bytes = width * pixel_bytes
+    data = np.frombuffer(data, np.uint8)
+    if step < row_bytes or data.size < step * (height - 1) + row_bytes:
+        raise ImageError(
+            f"a {width}x{height} image in {encoding} has rows of {row_bytes} bytes, but the "
+            f"message says step {step} and brings {data.size} bytes: check the camera driver"
+        )
+    pixels = np.ndarray(
+        (height, width, layout.channels), dtype, data, strides=(step, pixel_bytes, dtype.itemsize)
+    )
+    return (pixels[..., 0] if layout.channels == 1 else pixels).astype(dtype.newbyteorder("="))

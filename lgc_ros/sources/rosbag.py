@@ -1,0 +1,330 @@
+"""rosbag2 recordings (mcap and sqlite3): raw or compressed images, CameraInfo, ground truth."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from transforms3d.quaternions import quat2mat
+
+from lgc_ros.camera import Camera
+from lgc_ros.errors import CameraError, ConfigError, ImageError, SourceError
+from lgc_ros.frame import Frame
+from lgc_ros.image_encoding import DEPTH_ENCODINGS, image_from_message
+from lgc_ros.sources.base import Loader, Source
+from lgc_ros.sources.mcap_salvage import SalvagedMcap, is_cut_off
+from lgc_ros.sources.trajectory import MAX_GAP_NS, Trajectory, read_trajectory
+
+if TYPE_CHECKING:
+    from rosbags.highlevel import AnyReader
+    from rosbags.interfaces import Connection
+
+log = logging.getLogger(__name__)
+
+STORAGE_SUFFIXES = {".mcap", ".db3"}
+IMAGE_TYPES = ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage")
+INFO_TYPES = ("sensor_msgs/msg/CameraInfo",)
+POSE_TYPES = (
+    "geometry_msgs/msg/PoseStamped",
+    "geometry_msgs/msg/PoseWithCovarianceStamped",
+    "geometry_msgs/msg/TransformStamped",
+    "nav_msgs/msg/Odometry",
+)
+GROUND_TRUTH_TOPIC = "/ground_truth"
+
+
+def is_rosbag(path: Path) -> bool:
+    return bool(storage_files(path)) or path.suffix == ".bag"
+
+
+def open_rosbag(
+    path: Path,
+    camera: Camera | None = None,
+    image_topic: str | None = None,
+    camera_info_topic: str | None = None,
+    gt: str | Path | None = None,
+    T_bc: np.ndarray | None = None,
+    rectified: bool | None = None,
+    max_gap_s: float = MAX_GAP_NS / 1e9,
+) -> Source:
+    """The images of one topic; topics that are not named are found by type.
+
+    camera_info_topic  by default `camera_info` beside the image topic; its first message counts
+    gt         topic with poses, or trajectory file (TUM); by default /ground_truth if it is there
+    T_bc       (4, 4) pose of the camera in the body whose poses `gt` holds; by default from
+               /tf_static if the poses name their body
+    rectified  whether images are; by default if their topic is named image_rect...
+
+    Frames are stamped by their headers, or by the recording where a header has no stamp.
+    """
+    path = Path(path)
+    with open_bag(path) as reader:
+        image_topic = _image_topic(reader, path, image_topic)
+        images = topic_connections(reader, path, image_topic, IMAGE_TYPES)
+        if rectified is None:
+            rectified = "image_rect" in image_topic
+        camera = camera or _camera(reader, path, image_topic, camera_info_topic, rectified)
+        trajectory = None
+        if gt is None and GROUND_TRUTH_TOPIC in topic_types(reader):
+            gt = GROUND_TRUTH_TOPIC
+        if gt is not None and Path(gt).is_file():
+            trajectory = read_trajectory(gt)
+        elif gt is not None:
+            trajectory, body = _read_poses(reader, path, str(gt))
+            if T_bc is None:
+                T_bc = _T_body_camera(reader, body, first_message(reader, images))
+        T_bc = np.eye(4) if T_bc is None else np.asarray(T_bc, np.float64).reshape(4, 4)
+        length = sum(connection.msgcount for connection in images)
+
+    def load(
+        reader: AnyReader, index: int, connection: Connection, recorded_ns: int, data: bytes
+    ) -> Frame:
+        try:
+            message = reader.deserialize(data, connection.msgtype)
+        except Exception as error:  # whatever damaged bytes lead to
+            raise ImageError(f"message {index} of {image_topic} is damaged ({error!r})") from error
+        stamp_ns = _stamp_ns(message) or recorded_ns
+        name = f"{image_topic} {stamp_ns}"
+        try:
+            image = image_from_message(message)
+        except ImageError as error:
+            raise ImageError(f"{name}: {error}") from error
+        T_wb = trajectory.pose_at(stamp_ns, round(max_gap_s * 1e9)) if trajectory else None
+        T_wc = None if T_wb is None else T_wb @ T_bc
+        return Frame(index, stamp_ns, image, camera, T_wc, name=name)
+
+    def loaders() -> Iterator[Loader]:
+        with open_bag(path, quiet=True) as reader:
+            connections = topic_connections(reader, path, image_topic, IMAGE_TYPES)
+            index = -1
+            try:
+                for index, message in enumerate(reader.messages(connections)):
+                    yield partial(load, reader, index, *message)
+            except Exception as error:  # each storage has errors of its own
+                yield partial(_fail, f"{path} is damaged after {index + 1} images ({error})")
+
+    return Source(path.resolve().stem, camera, loaders, length)
+
+
+@contextmanager
+def open_bag(path: str | Path, quiet: bool = False) -> Iterator[AnyReader]:
+    """A reader of a rosbag2 folder or storage file; of one cut off, what is complete.
+
+    That it is cut off is logged, unless `quiet`.
+    """
+    try:
+        from rosbags.highlevel import AnyReader
+        from rosbags.typesys import Stores, get_typestore
+    except ImportError as error:
+        raise ConfigError("bags need the package rosbags: pip install 'lgc_ros[bags]'") from error
+    path = Path(path)
+    if path.suffix == ".bag":
+        raise SourceError(
+            f"{path} is a ROS 1 bag: convert it with "
+            f"`rosbags-convert --src {path} --dst {path.with_suffix('')}`"
+        )
+    files = storage_files(path)
+    if not files:
+        raise SourceError(f"{path} is not a bag: give a rosbag2 folder, an .mcap or a .db3 file")
+    paths = [path] if (path / "metadata.yaml").exists() else files
+    broken = [file for file in files if file.suffix == ".mcap" and is_cut_off(file)]
+    if broken:
+        if not quiet:
+            names = ", ".join(map(str, broken))
+            log.warning("%s: the recording was cut off; reading what is complete", names)
+        paths = [SalvagedMcap(file) if file in broken else file for file in files]
+    try:
+        reader = AnyReader(paths, default_typestore=get_typestore(Stores.ROS2_JAZZY))
+        reader.open()
+    except Exception as error:  # each storage has errors of its own
+        raise SourceError(
+            f"{path} is not a readable bag ({error}): copy it again, or repair it with "
+            "`ros2 bag reindex` (folder), `mcap recover` (.mcap) or `sqlite3 .recover` (.db3)"
+        ) from error
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def storage_files(path: Path) -> list[Path]:
+    """The storage files of a bag, in the order of recording; none if this is not a bag."""
+    if path.is_dir():
+        files = [file for file in path.iterdir() if STORAGE_SUFFIXES & set(file.suffixes)]
+        return sorted(files, key=lambda file: (len(file.name), file.name))
+    return [path] if path.suffix in STORAGE_SUFFIXES else []
+
+
+def topic_types(reader: AnyReader) -> dict[str, str]:
+    """Message type of each topic of an open bag."""
+    return {connection.topic: connection.msgtype for connection in reader.connections}
+
+
+def topic_connections(
+    reader: AnyReader, path: Path, topic: str, types: Collection[str]
+) -> list[Connection]:
+    """Where a topic is recorded, if it is of one of these types."""
+    found = [connection for connection in reader.connections if connection.topic == topic]
+    wanted = [connection for connection in found if connection.msgtype in types]
+    if not wanted:
+        problem = f"is {found[0].msgtype}, not {' or '.join(types)}" if found else "is not there"
+        raise SourceError(f"{path}: topic {topic} {problem}; the bag has {_listing(reader)}")
+    return wanted
+
+
+def _listing(reader: AnyReader, types: Collection[str] = ()) -> str:
+    topics = sorted(topic_types(reader).items())
+    chosen = [f"{topic} ({kind})" for topic, kind in topics if not types or kind in types]
+    return ", ".join(chosen) or "no topics"
+
+
+def _image_topic(reader: AnyReader, path: Path, topic: str | None) -> str:
+    """The topic asked for, or the only one with images that are not depth."""
+    if topic is not None:
+        return topic
+    types = topic_types(reader)
+    filled = {connection.topic for connection in reader.connections if connection.msgcount}
+    topics = [topic for topic in sorted(filled) if types[topic] in IMAGE_TYPES]
+    # The same images may be there raw and compressed.
+    topics = [t for t in topics if (raw := _base_topic(t, types[t])) == t or raw not in topics]
+    if len(topics) > 1:
+        topics = [topic for topic in topics if not _is_depth(reader, topic)]
+    if len(topics) == 1:
+        return topics[0]
+    if topics:
+        raise SourceError(
+            f"{path} has images on several topics: choose with --image-topic one of "
+            f"{', '.join(topics)}"
+        )
+    raise SourceError(f"{path} has no images ({' or '.join(IMAGE_TYPES)}), but {_listing(reader)}")
+
+
+def _base_topic(topic: str, kind: str) -> str:
+    """The raw image's name: image_transport appends the name of the transport to it."""
+    return topic.rpartition("/")[0] if kind == IMAGE_TYPES[1] else topic
+
+
+def _is_depth(reader: AnyReader, topic: str) -> bool:
+    connections = [connection for connection in reader.connections if connection.topic == topic]
+    message = first_message(reader, connections)
+    if hasattr(message, "format"):
+        return "compressedDepth" in message.format or message.format.startswith("16UC1")
+    return message.encoding in DEPTH_ENCODINGS and message.encoding != "mono16"
+
+
+def first_message(reader: AnyReader, connections: list[Connection]) -> Any:
+    """The first message of a topic, or None if it is empty."""
+    for connection, _, data in reader.messages(connections):
+        return reader.deserialize(data, connection.msgtype)
+    return None
+
+
+def _camera(
+    reader: AnyReader, path: Path, image_topic: str, info_topic: str | None, rectified: bool
+) -> Camera:
+    types = topic_types(reader)
+    if info_topic is None:
+        namespace = _base_topic(image_topic, types[image_topic]).rpartition("/")[0]
+        info_topics = [topic for topic, kind in types.items() if kind in INFO_TYPES]
+        info_topic = f"{namespace}/camera_info"
+        if info_topic not in info_topics and len(info_topics) == 1:
+            info_topic = info_topics[0]
+        if info_topic not in info_topics:
+            raise CameraError(
+                f"no camera: {path} has no {info_topic} for {image_topic}, but "
+                f"{_listing(reader, INFO_TYPES)} of type CameraInfo; choose one with "
+                "--camera-info-topic, or give the camera with --camera CAM.yaml"
+            )
+    info = first_message(reader, topic_connections(reader, path, info_topic, INFO_TYPES))
+    if info is None:
+        raise CameraError(
+            f"no camera: {info_topic} of {path} holds no message; give it with --camera CAM.yaml"
+        )
+    try:
+        return Camera.from_camera_info(info, rectified)
+    except CameraError as error:
+        raise CameraError(
+            f"{info_topic} of {path}: {error}; or give another with --camera CAM.yaml"
+        ) from error
+
+
+def _read_poses(reader: AnyReader, path: Path, topic: str) -> tuple[Trajectory, str]:
+    """All poses of a topic, and the frame they are of ("" where messages do not say)."""
+    if topic not in topic_types(reader) and not topic.startswith("/"):
+        raise SourceError(
+            f"ground truth {topic} is neither a file nor a topic of {path}, which has "
+            f"{_listing(reader)}"
+        )
+    stamps_ns, positions, quaternions, body = [], [], [], ""
+    connections = topic_connections(reader, path, topic, POSE_TYPES)
+    for connection, recorded_ns, data in reader.messages(connections):
+        message = reader.deserialize(data, connection.msgtype)
+        stamps_ns.append(_stamp_ns(message) or recorded_ns)
+        position, rotation = _pose(message)
+        positions.append([position.x, position.y, position.z])
+        quaternions.append([rotation.w, rotation.x, rotation.y, rotation.z])
+        body = getattr(message, "child_frame_id", "")
+    return Trajectory.from_samples(stamps_ns, positions, quaternions, f"{topic} of {path}"), body
+
+
+def _pose(message: Any) -> tuple[Any, Any]:
+    """Position and quaternion of a message of one of POSE_TYPES."""
+    if hasattr(message, "transform"):
+        return message.transform.translation, message.transform.rotation
+    pose = message.pose
+    pose = getattr(pose, "pose", pose)  # with covariance there is one more level
+    return pose.position, pose.orientation
+
+
+def _T_body_camera(reader: AnyReader, body: str, image: Any) -> np.ndarray | None:
+    """Where the camera sits on the body, as far as the bag tells."""
+    camera = image.header.frame_id if image is not None else ""
+    if not body or not camera or body == camera:
+        return None
+    T_bc = _static_transform(reader, body, camera)
+    if T_bc is None:
+        log.warning(
+            "ground truth is of frame '%s', images are of '%s', and /tf_static does not connect "
+            "them: both are taken as the same",
+            body,
+            camera,
+        )
+    return T_bc
+
+
+def _static_transform(reader: AnyReader, target: str, source: str) -> np.ndarray | None:
+    """T_target_source from /tf_static, or None if it does not connect the two frames."""
+    parents: dict[str, tuple[str, np.ndarray]] = {}
+    static = [connection for connection in reader.connections if connection.topic == "/tf_static"]
+    for connection, _, data in reader.messages(static) if static else ():
+        for transform in reader.deserialize(data, connection.msgtype).transforms:
+            position, q = _pose(transform)
+            T = np.eye(4)
+            T[:3, :3] = quat2mat([q.w, q.x, q.y, q.z])
+            T[:3, 3] = position.x, position.y, position.z
+            parents[transform.child_frame_id] = (transform.header.frame_id, T)
+
+    def to_root(frame: str) -> tuple[str, np.ndarray]:
+        T_root = np.eye(4)
+        for _ in range(len(parents)):
+            if frame not in parents:
+                break
+            frame, T = parents[frame]
+            T_root = T @ T_root
+        return frame, T_root
+
+    (root_target, T_rt), (root_source, T_rs) = to_root(target), to_root(source)
+    return np.linalg.inv(T_rt) @ T_rs if root_target == root_source else None
+
+
+def _stamp_ns(message: Any) -> int:
+    return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
+
+
+def _fail(reason: str) -> NoReturn:
+    raise ImageError(reason)
