@@ -5,12 +5,11 @@ import pytest
 from transforms3d.quaternions import mat2quat
 
 from lgc_ros.camera import Camera
-from lgc_ros.errors import ConfigError, DatasetError
+from lgc_ros.errors import ConfigError, DatasetError, SourceError
 from training.data.kitti import read_kitti
 from training.data.rosbag import read_rosbag
 from training.data.scene import usable_pairs
 from training.data.strecha import read_strecha
-from training.data.trajectory import read_trajectory
 from training.data.tum import read_tum
 
 START_NS = 1_600_000_000_123_456_789
@@ -75,10 +74,10 @@ def test_kitti_errors_name_the_file(kitti):
     with pytest.raises(DatasetError, match=r"calib\.txt has no line 'P2:'"):
         read_kitti(kitti, camera=2)
     (kitti / "image_0" / "000004.png").unlink()
-    with pytest.raises(DatasetError, match=r"poses\.txt holds 60 numbers.*each of 4 images"):
+    with pytest.raises(SourceError, match=r"poses\.txt holds 5 poses for 4 images"):
         read_kitti(kitti)
     (kitti / "poses.txt").unlink()
-    with pytest.raises(DatasetError, match=r"no poses in .*poses\.txt.*give a KITTI"):
+    with pytest.raises(DatasetError, match=r"07 has no poses\.txt: give a KITTI"):
         read_kitti(kitti)
 
 
@@ -89,35 +88,6 @@ def test_real_kitti_frames_agree_with_their_poses(data_dir, agreement):
         agreement(scene.images[i], scene.images[j]) for i, j in usable_pairs(scene, 4, seed=0)
     ]
     assert np.median(shares) > 0.9
-
-
-def test_trajectory_is_interpolated_between_its_lines(tmp_path):
-    quarter = np.array([[0, -1, 0, 2.0], [1, 0, 0, 0], [0, 0, 1, 0]])
-    lines = [
-        tum_line(START_NS + 10**9, quarter),
-        "# out of order",
-        tum_line(START_NS, np.eye(3, 4)),
-    ]
-    (tmp_path / "t.txt").write_text("\n".join(lines))
-    trajectory = read_trajectory(tmp_path / "t.txt")
-    assert trajectory.stamps_ns.tolist() == [START_NS, START_NS + 10**9]
-    T_wb = trajectory.pose_at(START_NS + 10**9 // 3, max_gap_ns=10**9)
-    c, s = np.cos(np.pi / 6), np.sin(np.pi / 6)
-    np.testing.assert_allclose(
-        T_wb, [[c, -s, 0, 2 / 3], [s, c, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], atol=1e-8
-    )
-    assert trajectory.pose_at(START_NS + 10**9 // 3, max_gap_ns=10**9 // 4) is None
-    assert trajectory.pose_at(START_NS - 5, max_gap_ns=4) is None
-    np.testing.assert_allclose(trajectory.pose_at(START_NS - 5, max_gap_ns=5), np.eye(4))
-
-
-@pytest.mark.parametrize(
-    "line", ["1.0 2 3", "x 0 0 0 0 0 0 1", "1 0 0 0 0 0 0 0", "1 0 0 nan 0 0 0 1"]
-)
-def test_a_line_that_is_no_pose_is_named_by_number(tmp_path, line):
-    (tmp_path / "t.txt").write_text(f"# comment\n0 0 0 0 0 0 0 1\n{line}\n")
-    with pytest.raises(DatasetError, match=r"t\.txt, entry 2 is not a pose.*stamp tx ty tz"):
-        read_trajectory(tmp_path / "t.txt")
 
 
 @pytest.fixture
@@ -154,19 +124,19 @@ def test_tum_images_get_the_pose_at_their_stamp_and_keep_their_frame_number(tum,
 
 
 def test_tum_errors_name_the_file(tum):
-    with pytest.raises(DatasetError, match=r"none of 5 images has a pose within 0\.001 s"):
+    with pytest.raises(DatasetError, match=r"none of 5 images lies between two poses 0\.001 s"):
         read_tum(tum, max_pose_gap_s=0.001)
     (tum / "rgb" / "3.png").unlink()
     with pytest.raises(DatasetError, match=r"rgb/3\.png is missing.*rgb\.txt"):
         read_tum(tum)
-    (tum / "rgb.txt").write_text("1.0 a b\n")
-    with pytest.raises(DatasetError, match=r"rgb\.txt: '1\.0 a b' is not 'stamp file'"):
+    (tum / "rgb.txt").write_text("one a.png\n")
+    with pytest.raises(SourceError, match=r"rgb\.txt: 'one a\.png' is not 'stamp file'"):
         read_tum(tum)
 
 
 def test_real_tum_frames_agree_with_their_poses(data_dir, agreement):
     scene = read_tum(data_dir / "fr1_xyz", min_gap=10, max_gap=15)
-    assert len(scene.images) == 796
+    assert 780 < len(scene.images) < 798  # the ground truth has a few gaps
     shares = [
         agreement(scene.images[i], scene.images[j]) for i, j in usable_pairs(scene, 5, seed=0)
     ]
@@ -242,7 +212,8 @@ def test_bag_images_follow_the_robot(bag, world, topic):
 
 def test_bag_can_be_thinned(bag):
     path, _ = bag
-    scene = read_rosbag(path, "robot.txt", "/cam/image", "/cam/info", every=2)
+    (path.parent / "robot.txt").rename(path.parent / "drive.txt")
+    scene = read_rosbag(path, "{sequence}.txt", "/cam/image", "/cam/info", every=2)
     assert [image.load()[0, 0, 1] for image in scene.images] == [0, 20, 40]
 
 
@@ -254,11 +225,11 @@ def test_bag_errors_name_topics_and_files(bag, tmp_path):
         read_rosbag(path, "robot.txt", "/cam/image")
     with pytest.raises(ConfigError, match="T_body_camera has 3 numbers"):
         read_rosbag(path, "robot.txt", "/cam/image", "/cam/info", T_body_camera=[1, 2, 3])
-    with pytest.raises(DatasetError, match=r"walk\.txt is missing"):
+    with pytest.raises(SourceError, match=r"walk\.txt is missing"):
         read_rosbag(path, "walk.txt", "/cam/image", "/cam/info")
-    with pytest.raises(DatasetError, match=r"nothing is missing: give a rosbag2 folder"):
+    with pytest.raises(SourceError, match=r"nothing is not a bag: give a rosbag2 folder"):
         read_rosbag(tmp_path / "nothing", "robot.txt", "/cam/image", "/cam/info")
-    with pytest.raises(DatasetError, match=r"robot\.txt is not a readable bag"):
+    with pytest.raises(SourceError, match=r"robot\.txt is not a bag"):
         read_rosbag(tmp_path / "robot.txt", "robot.txt", "/cam/image", "/cam/info")
 
 

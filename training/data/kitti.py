@@ -9,7 +9,9 @@ import numpy as np
 
 from lgc_ros.errors import DatasetError
 from lgc_ros.frame import read_image
-from training.data.files import existing, image_size, make_camera, read_lines, read_numbers
+from lgc_ros.sources.files import images_in
+from lgc_ros.sources.kitti import T_camera0_camera, find_poses, read_poses, read_projections
+from training.data.files import existing, image_size, make_camera
 from training.data.scene import PosedImage, Scene, pairs_by_gap
 
 
@@ -20,48 +22,27 @@ def read_kitti(folder: Path, camera: int = 0, min_gap: int = 1, max_gap: int = 5
     """
     folder = Path(folder)
     remedy = "give a KITTI odometry sequence with image_0/, calib.txt and poses.txt"
-    paths = sorted(existing(folder / f"image_{camera}", remedy).glob("*.png"))
+    paths = images_in(existing(folder / f"image_{camera}", remedy))
     if not paths:
-        raise DatasetError(f"{folder / f'image_{camera}'} holds no png images: {remedy}.")
-    P = _projection(folder / "calib.txt", camera, remedy)
+        raise DatasetError(f"{folder / f'image_{camera}'} holds no images: {remedy}.")
+    P = read_projections(folder / "calib.txt").get(f"P{camera}")
+    if P is None:
+        raise DatasetError(f"{folder / 'calib.txt'} has no line 'P{camera}:': {remedy}.")
     model = make_camera(folder / "calib.txt", P[:, :3], image_size(paths[0]))
-    # The poses are those of camera 0; P = K [I | offset] places the others beside it.
-    offset = np.linalg.solve(P[:, :3], P[:, 3])
-    pose_path = _pose_path(folder, remedy)
-    poses_wc = read_numbers(
-        pose_path, (len(paths), 3, 4), f"it must hold a 3x4 pose for each of {len(paths)} images"
+    pose_path = find_poses(folder)
+    if pose_path is None:
+        raise DatasetError(f"{folder} has no poses.txt: {remedy}.")
+    T_cw = np.linalg.inv(read_poses(pose_path, len(paths)) @ T_camera0_camera(P))
+    images = tuple(
+        PosedImage(
+            name=f"image_{camera}/{path.name}",
+            camera=model,
+            R_cw=T[:3, :3],
+            t_cw=T[:3, 3],
+            load=partial(read_image, path),
+            path=path,
+        )
+        for path, T in zip(paths, T_cw, strict=True)
     )
-    images = []
-    for path, pose in zip(paths, poses_wc, strict=True):
-        R_cw = pose[:, :3].T
-        t_cw = offset - R_cw @ pose[:, 3]
-        name = f"image_{camera}/{path.name}"
-        images.append(PosedImage(name, model, R_cw, t_cw, partial(read_image, path), path))
     pairs = pairs_by_gap(np.arange(len(images)), min_gap, max_gap)
-    return Scene(folder.resolve().name, tuple(images), pairs)
-
-
-def _projection(path: Path, camera: int, remedy: str) -> np.ndarray:
-    for line in read_lines(path, remedy):
-        key, _, numbers = line.partition(":")
-        if key == f"P{camera}":
-            try:
-                return np.array(numbers.split(), dtype=float).reshape(3, 4)
-            except ValueError as error:
-                raise DatasetError(
-                    f"{path}: {key} is not 12 numbers ({error}): {remedy}."
-                ) from error
-    raise DatasetError(f"{path} has no line 'P{camera}:': {remedy}.")
-
-
-def _pose_path(folder: Path, remedy: str) -> Path:
-    name = f"{folder.resolve().name}.txt"
-    places = [
-        folder / "poses.txt",
-        folder / name,
-        folder.resolve().parent.parent / "poses" / name,
-    ]
-    for place in places:
-        if place.exists():
-            return place
-    raise DatasetError(f"no poses in {', '.join(map(str, places))}: {remedy}.")
+    return Scene(folder.resolve().name, images, pairs)
