@@ -69,7 +69,13 @@ def decode_image(
     layout = IMAGE_ENCODINGS[encoding]
     pixels = _pixels(layout, encoding, height, width, step, is_bigendian, data)
     if layout.conversion is not None:
-        pixels = cv2.cvtColor(pixels, layout.conversion)
+        try:
+            pixels = cv2.cvtColor(pixels, layout.conversion)
+        except cv2.error as error:
+            raise ImageError(
+                f"a {width}x{height} image cannot be in {encoding}, which takes pixels in pairs: "
+                "check the camera driver"
+            ) from error
     return pixels if pixels.dtype == np.uint8 else cv2.convertScaleAbs(pixels, alpha=255 / 65535)
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from lgc_ros.camera import Camera
-from lgc_ros.errors import CameraError, ConfigError, ImageError, SourceError
+from lgc_ros.errors import CameraError, ConfigError, ImageError, LgcError, SourceError
 from lgc_ros.frame import Frame
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,8 @@ class Source:
     """A sequence of frames of one camera, read while iterated over, as often as wanted.
 
     Frames come in recorded order; `index` counts all of them, also those left out. `errors` names
-    what the latest iteration had to skip.
+    what the latest iteration had to skip. `loaders` starts a pass over the frames; it may raise
+    SourceError where the rest is lost.
     """
 
     def __init__(
@@ -49,13 +50,18 @@ class Source:
     def __iter__(self) -> Iterator[Frame]:
         self.errors = []
         readable = False
-        for load in self._loaders():
+        loaders = iter(self._loaders())
+        while True:
             try:
-                frame = load()
+                frame = next(loaders)()
+            except StopIteration:
+                break
             except ImageError as error:
-                self.errors.append(str(error))
-                log.warning("a frame is skipped: %s", error)
+                self._report("a frame is skipped", error)
                 continue
+            except SourceError as error:
+                self._report("the rest cannot be read", error)
+                break
             if not readable:
                 self.camera.check_image(frame.image, frame.name)
             readable = True
@@ -63,6 +69,10 @@ class Source:
         if not readable:
             reason = self.errors[0] if self.errors else "it is empty"
             raise SourceError(f"{self.name} has no frame that can be read: {reason}")
+
+    def _report(self, consequence: str, error: LgcError) -> None:
+        self.errors.append(str(error))
+        log.warning("%s: %s", consequence, error)
 
     def select(self, every: int = 1, limit: int | None = None) -> Source:
         """Every `every`-th frame, at most `limit` of them; the others are not decoded."""

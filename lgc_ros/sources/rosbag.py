@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from transforms3d.quaternions import quat2mat
@@ -101,12 +101,15 @@ def open_rosbag(
     def loaders() -> Iterator[Loader]:
         with open_bag(path, quiet=True) as reader:
             connections = topic_connections(reader, path, image_topic, IMAGE_TYPES)
-            index = -1
+            count = 0
             try:
-                for index, message in enumerate(reader.messages(connections)):
-                    yield partial(load, reader, index, *message)
+                for message in reader.messages(connections):
+                    yield partial(load, reader, count, *message)
+                    count += 1
             except Exception as error:  # each storage has errors of its own
-                yield partial(_fail, f"{path} is damaged after {index + 1} images ({error})")
+                raise SourceError(f"{path} is damaged after {count} images: {error}") from error
+            if count < length:
+                raise SourceError(f"{path} has lost {length - count} of {length} images")
 
     return Source(path.resolve().stem, camera, loaders, length)
 
@@ -324,7 +327,3 @@ def _static_transform(reader: AnyReader, target: str, source: str) -> np.ndarray
 
 def _stamp_ns(message: Any) -> int:
     return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
-
-
-def _fail(reason: str) -> NoReturn:
-    raise ImageError(reason)
