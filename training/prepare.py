@@ -9,7 +9,6 @@ files under the same paths and this checkout on their PYTHONPATH.
 from __future__ import annotations
 
 import datetime
-import glob
 import hashlib
 import json
 import os
@@ -31,7 +30,7 @@ from lgc_ros.errors import CameraError, ConfigError, DatasetError, FeatureError
 from lgc_ros.features import Features, make_extractor
 from training.data.dump import Dump, LabelledPair, write_dump
 from training.data.labels import MIN_MATCHES, label_pair
-from training.data.readers import read_scene
+from training.data.readers import read_scene, scene_paths
 from training.data.scene import (
     SPLITS,
     PosedImage,
@@ -145,7 +144,7 @@ def read_scenes(config: PrepareConfig, split: str) -> list[Scene]:
             name: os.path.expandvars(value) if isinstance(value, str) else value
             for name, value in source.options.items()
         }
-        paths = sorted(glob.glob(pattern))
+        paths = scene_paths(source.reader, pattern)
         if not paths:
             raise DatasetError(
                 f"nothing matches {pattern}: correct the path of this source, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from training.data.colmap import read_colmap
 from training.data.kitti import read_kitti
 from training.data.nvm import read_nvm
 from training.data.raw import read_raw
+from training.data.rendered import read_rendered, world_paths
 from training.data.rosbag import read_rosbag
 from training.data.scene import Scene
 from training.data.strecha import read_strecha
@@ -28,7 +30,13 @@ READERS: dict[str, Callable[..., Scene]] = {
     "kitti": read_kitti,
     "tum": read_tum,
     "rosbag": read_rosbag,
+    "rendered": read_rendered,
 }
+
+
+def scene_paths(reader: str, pattern: str) -> list[str]:
+    """What a pattern stands for: files and folders, or worlds where the scenes are made up."""
+    return world_paths(pattern) if reader == "rendered" else sorted(glob.glob(pattern))
 
 
 def read_scene(reader: str, path: Path, options: dict) -> Scene:
