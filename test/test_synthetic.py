@@ -325,6 +325,7 @@ def test_tum_writer_refuses_a_folder_with_something_in_it(tmp_path):
         ({"kind": "moon"}, "known are room, street"),
         ({"frames": 0}, "at least one frame"),
         ({"rate_hz": 0.0}, "positive rate"),
+        ({"seed": -1}, "not be negative"),
         ({"camera": default_camera(), "distortion": BARREL}, "with the camera"),
     ],
 )

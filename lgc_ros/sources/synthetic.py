@@ -14,15 +14,16 @@ from lgc_ros.sources.world import World
 from lgc_ros.sources.world.scene import Scene
 
 START_NS = 1_700_000_000_000_000_000
-SHUTTER_SAMPLES = 5  # renderings averaged for motion blur
+SHUTTER_SAMPLES = 5  # renderings averaged for motion blur; odd, the middle one is the stamp
 EYE_HEIGHT_M = 1.5
 
 
 class SyntheticSource:
     """Frames along a trajectory in the world of `seed`, rendered when asked for.
 
-    Frame k is the same whether or not others were rendered before. Degradations, all off by
-    default, imitate a real camera:
+    Frame k is the same whether or not others were rendered before. `kind` is "room" or "street";
+    a `world` made before saves building it again, `seed` then chooses the way through it.
+    Degradations, all off by default, imitate a real camera:
 
     noise       deviation in grey levels of a mid-grey pixel (photon noise: less in the dark)
     blur        open shutter as a fraction of the frame interval; the stamp is its middle
@@ -58,6 +59,8 @@ class SyntheticSource:
                 f"a sequence needs at least one frame and a positive rate, not {frames} frames "
                 f"at {rate_hz:g} Hz"
             )
+        if seed < 0:
+            raise ConfigError(f"the seed must not be negative, but is {seed}")
         if camera is not None and len(distortion):
             raise ConfigError("give the distortion with the camera, not beside it")
         self.camera = camera or default_camera(distortion)
@@ -97,8 +100,9 @@ class SyntheticSource:
         time = self._time_s(index)
         if self._blur:
             offsets = (np.arange(SHUTTER_SAMPLES) / (SHUTTER_SAMPLES - 1) - 0.5) * self._shutter_s
-            poses = (self._pose(self._motion, time + dt) for dt in offsets)
-            image = np.mean([self.world.render(self.camera, T)[0] for T in poses], axis=0)
+            poses = (self._pose(self._motion, time + dt) for dt in offsets if dt)
+            others = [self.world.render(self.camera, T_wc)[0] for T_wc in poses]
+            image = np.mean([image, *others], axis=0)
         light = image.astype(np.float32)
         if self._defocus_px:
             light = cv2.GaussianBlur(light, (0, 0), self._defocus_px)
@@ -108,9 +112,8 @@ class SyntheticSource:
             drift = 0.6 * self._motion.swing(time, 5.0, 7) + 0.4 * self._motion.swing(time, 1.7, 8)
             light *= np.float32(np.exp(self._exposure * drift))
         if self._noise:
-            grain = np.random.default_rng((self._seed, index)).standard_normal(
-                light.shape, np.float32
-            )
+            rng = np.random.default_rng((self._seed, 4, index))
+            grain = rng.standard_normal(light.shape, np.float32)
             light += self._noise * np.sqrt(0.2 + 0.8 * light / 128) * grain
         return np.clip(light + 0.5, 0, 255).astype(np.uint8)
 

@@ -16,7 +16,7 @@ from lgc_ros.camera import Camera
 
 LEVELS = 6  # of mip maps
 ALIGN = 2 ** (LEVELS - 1)  # texture sides are multiples of it, so that no level mixes textures
-STRIP = 1 << 15
+STRIP = 1 << 15  # pixels shaded at a time: their numbers stay in the processor's cache
 TAPS = 2  # texture samples per pixel, spread along the longer axis of its footprint
 NEAR_M = 0.02
 SUBPIXELS = ((-0.375, -0.125), (0.125, -0.375), (0.375, 0.125), (-0.125, 0.375))
@@ -145,7 +145,7 @@ class Renderer:
         """Filtered texture colour of quad `owner` (H, W) at normalized x, y (H, W)."""
         table = np.column_stack([G.reshape(-1, 9), self.atlas.sizes, self.atlas.corners]).T.copy()
         colour = np.empty((*owner.shape, 3), np.uint8)
-        step = max(STRIP // owner.shape[1], 1)  # strips that stay in the processor's cache
+        step = max(STRIP // owner.shape[1], 1)
         for start in range(0, len(owner), step):
             rows = slice(start, start + step)
             quad = np.maximum(owner[rows], 0).astype(np.intp)
@@ -170,7 +170,7 @@ class Renderer:
         step_u, step_v = np.where(wide, xu, yu), np.where(wide, xv, yv)
         level = np.log2(np.maximum(np.maximum(minor, major / TAPS), 1e-3))
         s, t = u * width, v * height
-        total = None
+        total = np.zeros((*x.shape, 3), np.float32)
         for tap in range(TAPS):
             # The taps straddle the pixel; rounding the level differently in each also blends
             # neighbouring mip levels, so no line shows where the level changes.
@@ -182,11 +182,8 @@ class Renderer:
             map_t = np.minimum(np.maximum(t + offset * step_v, inset), height - inset)
             map_s = (map_s + left) * shrink + offset_s
             map_t = (map_t + top) * shrink + offset_t
-            sample = cv2.remap(self.atlas.image, map_s, map_t, cv2.INTER_LINEAR)
-            total = (
-                sample / np.float32(TAPS) if total is None else total + sample / np.float32(TAPS)
-            )
-        return total + np.float32(0.5)
+            cv2.accumulate(cv2.remap(self.atlas.image, map_s, map_t, cv2.INTER_LINEAR), total)
+        return total / TAPS + 0.5
 
     def _smooth_edges(self, image, owner, x, y, G, focal) -> None:
         """Average four samples in each pixel where quads meet, in place."""
