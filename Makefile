@@ -12,9 +12,12 @@ help:  ## show this list
 
 install: $(STAMP)  ## put lgc_ros and its tools into .venv, when requirements changed
 
-$(STAMP): setup.py setup.cfg pyproject.toml constraints.txt
+# Made once: venv run over another Python's environment would leave a mixture of both.
+$(BIN)/python:
+	@$(PYTHON) -m venv --clear $(VENV)
+
+$(STAMP): setup.py setup.cfg constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV): about 2 GB, some minutes the first time ..."
-	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) pip setuptools wheel
 	@$(PIP) --no-build-isolation -e '.[dev]'
 	@touch $@
