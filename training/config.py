@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from dataclasses import asdict, dataclass, fields
+import re
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import yaml
 
+from lgc_ros.checkpoint import SIDE_CHANNELS
 from lgc_ros.errors import ConfigError
-from lgc_ros.network import NetworkConfig
+from lgc_ros.network import CONTEXTS, NetworkConfig
 from training.data.batches import SourceConfig
+from training.settings import build, read_mapping
 
 LOSSES = ("hybrid", "classification", "essential", "direct")
+DECAYS = ("constant", "cosine")
+EVERY = ("validate_every", "validation_pairs", "save_every")
 
 
 @dataclass(frozen=True)
@@ -72,11 +76,20 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for key, allowed in (("loss", LOSSES), ("decay", ("constant", "cosine"))):
+        choices = (("loss", LOSSES), ("decay", DECAYS), ("context", CONTEXTS))
+        for key, allowed in choices:
             if getattr(self, key) not in allowed:
                 raise ConfigError(
                     f"{key} is {getattr(self, key)!r}, it must be one of {', '.join(allowed)}"
                 )
+        for key in ("blocks", "width", "matches", "batch", "steps", *EVERY):
+            if getattr(self, key) < 1:
+                raise ConfigError(f"{key} is {getattr(self, key)}, it must be at least 1")
+        unknown = [name for name in self.side if name not in SIDE_CHANNELS]
+        if unknown:
+            raise ConfigError(
+                f"side names {', '.join(unknown)}; known are {', '.join(SIDE_CHANNELS)}"
+            )
         if not self.sources:
             raise ConfigError("sources is empty: name at least one source of training pairs")
 
@@ -90,26 +103,30 @@ class TrainConfig:
 
 
 def read_train_config(path: Path, overrides: dict[str, str] | None = None) -> TrainConfig:
-    """Read a YAML file; ``overrides`` replaces top-level keys by YAML values."""
-    try:
-        text = os.path.expandvars(Path(path).read_text(encoding="utf-8"))
-        content = yaml.safe_load(text)
-        content.update({key: yaml.safe_load(value) for key, value in (overrides or {}).items()})
-    except (OSError, yaml.YAMLError, AttributeError) as error:
-        raise ConfigError(f"{path} cannot be read as a YAML mapping: {error}") from error
-    sources = tuple(_build(SourceConfig, source, path) for source in content.pop("sources", ()))
-    content = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
-    return _build(TrainConfig, {**content, "sources": sources}, path)
+    """Read a YAML file; ``overrides`` replaces top-level keys by values in YAML.
+
+    Environment variables in paths are replaced, so that a configuration fits every machine.
+    """
+    overrides = {key: yaml.safe_load(value) for key, value in (overrides or {}).items()}
+    content = {**read_mapping(path), **overrides}
+    sources = content.pop("sources", None) or ()
+    if not isinstance(sources, list | tuple):
+        raise ConfigError(f"{path}: sources must be a list of sources, not {sources!r}")
+    built = tuple(build(SourceConfig, source, path) for source in sources)
+    config = build(TrainConfig, {**content, "sources": built}, path)
+    return replace(
+        config,
+        sources=tuple(replace(s, path=s.path and _expand(s.path, path)) for s in built),
+        validation=tuple(_expand(name, path) for name in config.validation),
+        init=_expand(config.init, path),
+    )
 
 
-def _build(cls: type, content: dict, path: Path):
-    known = [f.name for f in fields(cls)]
-    for key in content:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-            raise ConfigError(f"{path}: unknown key {key!r}{hint}")
-    try:
-        return cls(**content)
-    except TypeError as error:
-        raise ConfigError(f"{path}: {error}") from error
+def _expand(name: str, where: Path) -> str:
+    expanded = os.path.expandvars(name)
+    missing = re.search(r"\$\{?(\w+)", expanded)
+    if missing:
+        raise ConfigError(
+            f"{where}: the environment variable {missing[1]} is not set, which {name!r} needs"
+        )
+    return expanded

@@ -16,14 +16,13 @@ import platform
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
 import cv2
 import h5py
 import numpy as np
-import yaml
 
 import lgc_ros
 from lgc_ros.errors import CameraError, ConfigError, DatasetError, FeatureError
@@ -41,6 +40,7 @@ from training.data.scene import (
     usable_pairs,
 )
 from training.parallel import Progress, run_tasks, task_executor, written_at_once
+from training.settings import build, read_mapping
 
 CHUNK_PAIRS = 32
 
@@ -89,32 +89,18 @@ class PrepareConfig:
 
 def read_config(path: Path) -> PrepareConfig:
     """Read a YAML file with the fields of PrepareConfig."""
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} cannot be read as YAML: {error}") from error
-    config = _build(PrepareConfig, content, path)
-    if not isinstance(config.sources, list) or not config.sources:
+    content = read_mapping(path)
+    config = build(PrepareConfig, {"sources": (), **content}, path)
+    if not isinstance(config.sources, tuple) or not config.sources:
         raise ConfigError(f"{path}: 'sources' must list at least one source.")
     unknown = set(config.splits) - set(SPLITS)
     if unknown:
         raise ConfigError(f"{path}: unknown splits {sorted(unknown)}; use {', '.join(SPLITS)}.")
     return replace(
         config,
-        sources=tuple(_build(Source, source, path) for source in config.sources),
-        features=_build(FeatureOptions, content.get("features", {}), path),
+        sources=tuple(build(Source, source, path) for source in config.sources),
+        features=build(FeatureOptions, content.get("features", {}), path),
     )
-
-
-def _build(kind: type, content: object, path: Path):
-    known = {item.name for item in fields(kind)}
-    if not isinstance(content, dict) or not set(content) <= known:
-        extra = sorted(set(content) - known) if isinstance(content, dict) else [content]
-        raise ConfigError(f"{path}: {extra} not understood; known are {', '.join(sorted(known))}.")
-    try:
-        return kind(**content)
-    except TypeError as error:
-        raise ConfigError(f"{path}: {error}.") from error
 
 
 def prepare(

@@ -1,0 +1,65 @@
+"""Configuration files: YAML mappings that become frozen dataclasses, mistakes named."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import fields
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from lgc_ros.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def read_mapping(path: Path) -> dict:
+    """The content of a YAML file whose top level is a mapping."""
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read as YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} holds {content!r} where 'key: value' lines are expected")
+    return content
+
+
+def build(kind: type[T], content: object, where: Path) -> T:
+    """An object of a dataclass from a mapping; unknown, missing and wrong values are named.
+
+    Numbers may be written as YAML does not understand them, such as 1e-4.
+    """
+    known = {field.name: field for field in fields(kind)}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{where}: {content!r} should be a mapping; {_list(known)}")
+    for key in content:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f", did you mean {near[0]!r}?" if near else ";"
+            raise ConfigError(f"{where}: unknown key {key!r}{hint} {_list(known)}")
+    try:
+        return kind(**{k: _value(k, known[k].type, v) for k, v in content.items()})
+    except (TypeError, ConfigError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _list(known: dict) -> str:
+    return f"known are {', '.join(sorted(known))}"
+
+
+def _value(key: str, kind: str, value: object) -> object:
+    """The value as the annotation of its field, a string, asks for it."""
+    if isinstance(value, list):
+        return tuple(value)
+    if kind not in ("int", "float"):
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{key} is {value!r}, it must be a number") from error
+    if kind == "float":
+        return number
+    if not number.is_integer():
+        raise ConfigError(f"{key} is {value!r}, it must be a whole number")
+    return int(number)
