@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.logging import RichHandler
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -200,7 +202,7 @@ def evaluate_pair_set(
         "keypoints": keypoints,
         "methods": {name: summarize(rows) for name, rows in scores.items()},
     }
-    stdout.print(_pairs_table(results))
+    stdout.print(_accuracy_table(results), _time_table(results))
     if json_file:
         _write_json(json_file, results)
     if out:
@@ -210,23 +212,36 @@ def evaluate_pair_set(
         typer.echo(f"wrote {written}")
 
 
-def _pairs_table(results: dict) -> Table:
+def _accuracy_table(results: dict) -> Table:
     pairs = next(iter(results["methods"].values()))["pairs"]
-    table = Table(title=f"{results['dataset']}: {pairs} pairs, {results['features']}")
-    table.add_column("method")
-    for heading in ("mAP 5°", "10°", "20°", "AUC 5°", "10°", "20°", "prec.", "recall"):
-        table.add_column(heading, justify="right")
-    for heading in ("features", "match", "filter", "estimate", "total ms"):
-        table.add_column(heading, justify="right", style="dim")
+    title = f"{results['dataset']}: {pairs} pairs, {results['features']}, scores in %"
+    headings = ("mAP5", "@10", "@20", "AUC5", "@10", "@20", "prec.", "recall")
+    rows = {
+        name: [*row["map"].values(), *row["auc"].values(), row["precision"], row["recall"]]
+        for name, row in results["methods"].items()
+    }
     best = max(row["map"]["20"] for row in results["methods"].values())
+    table = _number_table(title, headings)
+    for name, values in rows.items():
+        style = "bold" if results["methods"][name]["map"]["20"] == best else None
+        table.add_row(name, *(f"{100 * value:.1f}" for value in values), style=style)
+    return table
+
+
+def _time_table(results: dict) -> Table:
+    table = _number_table(
+        "milliseconds per pair", ("features", "match", "filter", "estimate", "total")
+    )
     for name, row in results["methods"].items():
-        scores = [*row["map"].values(), *row["auc"].values(), row["precision"], row["recall"]]
-        table.add_row(
-            name,
-            *(f"{value:.3f}" for value in scores),
-            *(f"{value:.1f}" for value in row["ms"].values()),
-            style="bold" if row["map"]["20"] == best else None,
-        )
+        table.add_row(name, *(f"{value:.1f}" for value in row["ms"].values()))
+    return table
+
+
+def _number_table(title: str, headings: tuple[str, ...]) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("method", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     return table
 
 
@@ -253,7 +268,7 @@ def doctor() -> None:
         bad = finding.status == BROKEN or (finding.required and finding.status != OK)
         failed |= bad and finding.required
         mark = "[green]✓[/]" if finding.status == OK else "[red]✗[/]" if bad else "[dim]–[/]"
-        table.add_row(mark, finding.subject, finding.detail, finding.remedy)
+        table.add_row(mark, finding.subject, escape(finding.detail), escape(finding.remedy))
     stdout.print(table)
     typer.echo(
         "Something required is missing or broken." if failed else "All that is required works."
@@ -317,7 +332,7 @@ def main() -> None:
     try:
         app()
     except LgcError as error:
-        stderr.print(f"[bold red]error:[/] {error}", highlight=False)
+        stderr.print("[bold red]error:[/]", escape(str(error)), highlight=False)
         sys.exit(1)
     except ModuleNotFoundError as error:
         if error.name != "cv2":

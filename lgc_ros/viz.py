@@ -14,7 +14,6 @@ from lgc_ros.two_view import TwoViewResult, right_matches
 GREEN = (80, 200, 0)
 RED = (40, 40, 220)
 WHITE = (255, 255, 255)
-BLACK = (0, 0, 0)
 GAP_PX = 8
 
 
@@ -36,7 +35,7 @@ def draw_matches(
         max_lines: draw an even selection of at most so many matches.
     """
     canvas, offset, scale = _side_by_side(image0, image1)
-    thickness = max(1, round(canvas.shape[1] / 1600))
+    thickness = max(1, round(canvas.shape[1] / 2000))
     shown = np.linspace(0, len(good) - 1, min(len(good), max_lines)).round().astype(int)
     shown = shown[np.argsort(good[shown], kind="stable")]
     overlay = canvas.copy()
@@ -44,7 +43,7 @@ def draw_matches(
         a = _pixel(points0_px[i])
         b = _pixel(points1_px[i] * scale + offset)
         cv2.line(overlay, a, b, GREEN if good[i] else RED, thickness, cv2.LINE_AA, 4)
-    cv2.addWeighted(overlay, 0.75, canvas, 0.25, 0, dst=canvas)
+    cv2.addWeighted(overlay, 0.6, canvas, 0.4, 0, dst=canvas)
     _write_caption(canvas, caption)
     return canvas
 
@@ -80,12 +79,19 @@ def _pixel(point: np.ndarray) -> tuple[int, int]:
 
 
 def _write_caption(canvas: np.ndarray, caption: Sequence[str]) -> None:
-    height = max(14, round(canvas.shape[0] / 28))
-    font, size = cv2.FONT_HERSHEY_SIMPLEX, height / 30
-    for row, text in enumerate(caption):
-        position = (height // 2, round((row + 1) * 1.5 * height))
-        cv2.putText(canvas, text, position, font, size, BLACK, 4, cv2.LINE_AA)
-        cv2.putText(canvas, text, position, font, size, WHITE, 1, cv2.LINE_AA)
+    """White text on a darkened strip, as large as fits the width."""
+    if not caption:
+        return
+    font, thickness = cv2.FONT_HERSHEY_SIMPLEX, 1
+    widest = max(cv2.getTextSize(text, font, 1.0, thickness)[0][0] for text in caption)
+    size = min(canvas.shape[0] / 700, 0.97 * canvas.shape[1] / max(widest, 1))
+    row = round(36 * size)
+    strip = canvas[: row * len(caption) + row // 3]
+    strip //= 3
+    for index, text in enumerate(caption, start=1):
+        cv2.putText(
+            canvas, text, (row // 2, row * index), font, size, WHITE, thickness, cv2.LINE_AA
+        )
 
 
 def draw_two_view(
@@ -124,17 +130,22 @@ def plot_accuracy(
 ) -> None:
     """Share of pairs within an angular error, one curve a method."""
     plt = _pyplot()
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    colours: dict[str, str] = {}
     for name, errors in errors_deg.items():
-        share = np.arange(1, len(errors) + 1) / max(len(errors), 1)
-        learned = name.startswith("cn")
-        style = {"linewidth": 2.5} if learned else {"linewidth": 1.2, "alpha": 0.8}
-        axes.step(np.sort(errors), share, where="post", label=name, **style)
+        # A method keeps its colour with the ratio test, and is drawn dashed then.
+        base = name.removesuffix("+ratio")
+        colour = colours.setdefault(base, f"C{len(colours)}")
+        style = "-" if base == name else "--"
+        width = 2.5 if name.startswith("cn") else 1.2
+        x = np.concatenate([[0.0], np.sort(errors), [180.0]])
+        y = np.concatenate([np.arange(len(errors) + 1), [len(errors)]]) / max(len(errors), 1)
+        axes.step(x, y, style, where="post", label=name, color=colour, linewidth=width)
     axes.set(
         xlim=(0, limit_deg), ylim=(0, 1), xlabel="pose error (degrees)", ylabel="share of pairs"
     )
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small", ncols=2, loc="upper left")
+    figure.legend(fontsize="small", loc="outside right center", frameon=False)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 

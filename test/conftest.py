@@ -1,7 +1,16 @@
-"""Settings shared by all tests."""
+"""Settings and rendered views shared by all tests."""
 
+import pytest
 from hypothesis import settings
 
 # The same examples every time, and no deadline: a test must not fail because a machine is busy.
 settings.register_profile("repeatable", max_examples=25, deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def walk():
+    """A noisy walk of 60 frames through a synthetic room."""
+    from lgc_ros.sources.synthetic import SyntheticSource
+
+    return SyntheticSource("walk", 60, noise=2.0)

@@ -1,0 +1,167 @@
+"""The command line as a user meets it: real files, real messages, exit codes."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from lgc_ros.cli import main
+from lgc_ros.viz import write_image
+
+
+@pytest.fixture
+def lgc(monkeypatch, capsys):
+    """Runs `lgc` with arguments; returns exit code and all it printed, white space folded."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["lgc", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        printed = capsys.readouterr()
+        return stopped.value.code or 0, " ".join((printed.out + printed.err).split())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def views(walk, tmp_path_factory):
+    """image0.png, image1.png, camera.yaml and T_10.txt of two rendered views."""
+    folder = tmp_path_factory.mktemp("views")
+    frames = walk[20], walk[32]
+    for k, frame in enumerate(frames):
+        write_image(folder / f"image{k}.png", frame.image)
+    frames[0].camera.to_yaml(folder / "camera.yaml")
+    np.savetxt(folder / "T_10.txt", np.linalg.inv(frames[1].T_wc) @ frames[0].T_wc)
+    return folder
+
+
+def match_arguments(folder, image1="image1.png"):
+    return "match", folder / "image0.png", folder / image1, "--camera", folder / "camera.yaml"
+
+
+def test_match_prints_the_pose_and_writes_picture_and_json(lgc, views, tmp_path):
+    picture, results = tmp_path / "matches.png", tmp_path / "new" / "pose.json"
+    code, said = lgc(
+        *match_arguments(views), "--gt", views / "T_10.txt", "--out", picture, "--json", results
+    )
+    assert code == 0
+    assert "R_10" in said
+    content = json.loads(results.read_text())
+    assert content["method"] == "cn"
+    assert content["error_deg"] < 3
+    assert content["inliers"] > 20
+    assert picture.stat().st_size > 10_000
+
+
+def failing_match(folder, tmp_path, broken):
+    """Arguments of a match in which one thing is wrong, and what the message must say."""
+    base = match_arguments(folder)
+    if broken == "missing image":
+        return match_arguments(folder, "none.png"), "none.png"
+    if broken == "unreadable image":
+        (tmp_path / "text.png").write_text("not an image")
+        return (*base[:2], tmp_path / "text.png", *base[3:]), r"text\.png"
+    if broken == "other size":
+        write_image(tmp_path / "small.png", np.zeros((100, 120, 3), np.uint8))
+        return (*base[:2], tmp_path / "small.png", *base[3:]), r"small\.png is 120x100.*640x480"
+    if broken == "blank image":
+        write_image(tmp_path / "blank.png", np.full((480, 640, 3), 90, np.uint8))
+        return (*base[:2], tmp_path / "blank.png", *base[3:]), "only 0 matches.*texture"
+    if broken == "few keypoints":
+        few = np.full((480, 640, 3), 90, np.uint8)
+        few[200:210, 300:310] = 255
+        write_image(tmp_path / "few.png", few)
+        return ("match", tmp_path / "few.png", *base[2:]), "matches, at least 8 are needed"
+    if broken == "nan calibration":
+        text = (folder / "camera.yaml").read_text()
+        (tmp_path / "nan.yaml").write_text(
+            re.sub(r"data: \[[^,]*,", "data: [.nan,", text, count=1)
+        )
+        return (*base[:4], tmp_path / "nan.yaml"), r"nan\.yaml"
+    if broken == "missing camera":
+        return (*base[:4], tmp_path / "no.yaml"), r"no\.yaml"
+    if broken == "unknown method":
+        return (*base, "--method", "ransack"), "unknown method 'ransack'.*magsac"
+    if broken == "unknown features":
+        return (*base, "--features", "surf"), "surf.*sift"
+    return (*base, "--model", "nonsense"), "nonsense.*sift"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "missing image",
+        "unreadable image",
+        "other size",
+        "blank image",
+        "few keypoints",
+        "nan calibration",
+        "missing camera",
+        "unknown method",
+        "unknown features",
+        "unknown model",
+    ],
+)
+def test_bad_input_gets_a_clear_message_and_a_failing_exit(lgc, views, tmp_path, broken):
+    arguments, message = failing_match(views, tmp_path, broken)
+    code, said = lgc(*arguments)
+    assert code == 1
+    assert re.search(message, said), said
+
+
+def test_evaluate_pairs_prints_a_table_and_names_a_bad_line(lgc, views, tmp_path):
+    K = "500 0 319.5 0 500 239.5 0 0 1"
+    pose = " ".join(str(v) for v in np.loadtxt(views / "T_10.txt").ravel())
+    line = f"image0.png image1.png 0 0 {K} {K} {pose}"
+    (tmp_path / "pairs.txt").write_text(f"{line}\nimage0.png image1.png 0 0 1 2 3\n")
+    base = "evaluate", "pairs", tmp_path, "--images", views, "--method", "poselib+ratio"
+    code, said = lgc(*base)
+    assert code == 1
+    assert "line 2" in said
+    assert "--skip-bad" in said
+    code, said = lgc(*base, "--skip-bad", "--json", tmp_path / "r.json")
+    assert code == 0
+    assert "poselib+ratio" in said
+    results = json.loads((tmp_path / "r.json").read_text())["methods"]["poselib+ratio"]
+    assert set(results["map"]) == set(results["auc"]) == {"5", "10", "20"}
+    assert {"features", "match", "filter", "estimate", "total"} == set(results["ms"])
+
+
+def test_synth_writes_a_sequence_and_refuses_to_overwrite_one(lgc, tmp_path):
+    folder = tmp_path / "sequence"
+    code, _ = lgc("synth", folder, "--frames", 2)
+    assert code == 0
+    assert len(list((folder / "rgb").iterdir())) == 2
+    assert (folder / "camera.yaml").is_file()
+    code, said = lgc("synth", folder, "--frames", 2)
+    assert code == 1
+    assert "already exists" in said
+
+
+def test_export_writes_onnx(lgc, tmp_path):
+    code, _ = lgc("export", tmp_path / "model.onnx")
+    assert code == 0
+    assert (tmp_path / "model.onnx").stat().st_size > 1_000_000
+
+
+def test_doctor_finds_this_installation_sound(lgc):
+    code, said = lgc("doctor")
+    assert code == 0
+    assert "All that is required works" in said
+
+
+def test_demo_shows_that_the_filter_pays(lgc, tmp_path):
+    code, said = lgc("demo", "--out", tmp_path)
+    assert code == 0
+    errors = dict(re.findall(r"([\w-]+): \d+ inliers of \d+ matches.*?error ([\d.]+) deg", said))
+    assert float(errors["cn"]) < 3
+    assert (tmp_path / "matches_cn.png").is_file()
+
+
+def test_help_names_every_command(lgc):
+    code, said = lgc("--help")
+    assert code == 0
+    for command in ("match", "evaluate", "export", "doctor", "synth", "demo"):
+        assert command in said

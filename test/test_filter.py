@@ -1,0 +1,85 @@
+"""The filter scores matches with a trained model, on the device it is given."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from scenes import as_correspondences, random_scene
+
+from lgc_ros.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
+from lgc_ros.errors import CheckpointError, ConfigError
+from lgc_ros.filter import CorrespondenceFilter, choose_device
+from lgc_ros.network import CorrespondenceNetwork, NetworkConfig
+
+
+@pytest.fixture(scope="module")
+def sift_filter():
+    return CorrespondenceFilter("sift", device="cpu")
+
+
+def contaminated(seed=0, inliers=300, outliers=300):
+    scene = random_scene(seed, inliers, noise_px=0.5)
+    rng = np.random.default_rng(seed)
+    wrong = rng.uniform(-0.6, 0.6, (2, outliers, 2))
+    right = np.arange(len(scene.x0) + outliers) < len(scene.x0)
+    matches = as_correspondences(np.vstack([scene.x0, wrong[0]]), np.vstack([scene.x1, wrong[1]]))
+    return matches, right
+
+
+def test_right_matches_score_higher_than_wrong_ones(sift_filter):
+    matches, right = contaminated()
+    result = sift_filter(matches)
+    assert np.median(result.logits[right]) > np.median(result.logits[~right])
+
+
+def test_scores_are_those_of_the_network(sift_filter):
+    matches, _ = contaminated()
+    network, info = load_checkpoint("sift")
+    side = [getattr(matches, name) for name in info.side]
+    inputs = np.column_stack([matches.x0, matches.x1, *side]).astype(np.float32)
+    with torch.inference_mode():
+        expected = network(torch.from_numpy(inputs)[None])[0].double().numpy()
+    result = sift_filter(matches)
+    assert result.logits == pytest.approx(expected, abs=1e-5)
+    assert result.weights == pytest.approx(np.tanh(np.maximum(expected, 0)), abs=1e-5)
+    assert np.array_equal(result.kept, result.logits > info.keep_above)
+
+
+def test_no_matches_give_no_scores(sift_filter):
+    result = sift_filter(as_correspondences(np.empty((0, 2)), np.empty((0, 2))))
+    assert len(result.logits) == len(result.weights) == len(result.kept) == 0
+
+
+def test_keypoints_of_another_kind_are_refused(sift_filter):
+    sift_filter.check_features("sift")
+    with pytest.raises(CheckpointError, match="trained on sift keypoints, not orb"):
+        sift_filter.check_features("orb")
+
+
+def test_a_model_that_predicts_poses_cannot_filter(tmp_path):
+    config = NetworkConfig(blocks=1, width=8, head="direct")
+    path = tmp_path / "direct.safetensors"
+    save_checkpoint(path, CorrespondenceNetwork(config), ModelInfo("direct", "sift", config))
+    with pytest.raises(CheckpointError, match="cannot score matches"):
+        CorrespondenceFilter(path)
+
+
+def test_an_unknown_engine_or_device_is_refused():
+    with pytest.raises(ConfigError, match="unknown engine"):
+        CorrespondenceFilter("sift", engine="abacus")
+    for device in ("tpu", "cuda:", "cuda:x", ""):
+        with pytest.raises(ConfigError, match="unknown device"):
+            choose_device(device)
+
+
+def test_auto_takes_the_gpu_if_there_is_one():
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    assert choose_device("auto").type == expected
+
+
+def test_a_gpu_that_is_not_there_is_replaced_by_the_cpu_and_logged(caplog):
+    with caplog.at_level(logging.WARNING):
+        assert choose_device("cuda:97").type == "cpu"
+    assert "cuda:97" in caplog.text
+    assert "CPU" in caplog.text
