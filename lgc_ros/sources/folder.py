@@ -6,7 +6,6 @@ import logging
 import re
 from collections import Counter
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 from lgc_ros.camera import Camera
@@ -35,7 +34,7 @@ def open_folder(
     gt: str | Path | None = None,
     rectified: bool = False,
 ) -> Source:
-    """Images in the order of their names, those that `pattern` (`*.png`) fits if it is given.
+    """Images in the order of their names; only those that `pattern` (`*.png`) fits if it is given.
 
     Stamps come from `rate_hz`, or else from names like 1403636579763555584.png (ns) or
     1305031102.175304.png (s), or else from 30 images per second. `gt` is a trajectory file in
@@ -51,7 +50,7 @@ def open_folder(
         )
     suffixes = Counter(image.suffix.lower() for image in images)
     if len(suffixes) > 1:
-        found = ", ".join(f"{count} {suffix}" for suffix, count in suffixes.items())
+        found = ", ".join(f"{count} {suffix}" for suffix, count in sorted(suffixes.items()))
         raise SourceError(
             f"{path} mixes images of several kinds ({found}), perhaps colour and depth; choose "
             f"with a pattern such as '*{images[0].suffix}', or move the others away"
@@ -59,11 +58,14 @@ def open_folder(
     camera = camera or camera_beside(
         path / "camera.yaml", path.resolve().parent / "camera.yaml", rectified=rectified
     )
-    stamps_ns = None if rate_hz else stamps_from_names([image.stem for image in images])
-    if stamps_ns is None:
-        if not rate_hz:
-            log.warning("%s: no stamps, taken as %g images per second", path, RATE_HZ)
-        stamps_ns = [round(index * 1e9 / (rate_hz or RATE_HZ)) for index in range(len(images))]
+    stamps_ns = stamps_from_names([image.stem for image in images])
+    if stamps_ns is not None:
+        stamps_ns, images = zip(*sorted(zip(stamps_ns, images, strict=True)), strict=True)
+    elif rate_hz is None:
+        log.warning("%s: no stamps, taken as %g images per second", path, RATE_HZ)
+        rate_hz = RATE_HZ
+    if rate_hz is not None:
+        stamps_ns = [round(index * 1e9 / rate_hz) for index in range(len(images))]
     trajectory = read_trajectory(gt) if gt else None
 
     def load(index: int) -> Frame:
@@ -79,12 +81,9 @@ def open_folder(
 
 
 def stamps_from_names(names: list[str]) -> list[int] | None:
-    """Stamps in ns, if every name is one and they increase."""
+    """Stamps in ns, if every name is one."""
     if all(NANOSECONDS.fullmatch(name) for name in names):
-        stamps_ns = [int(name) for name in names]
-    elif all(SECONDS.fullmatch(name) for name in names):
-        stamps_ns = [parse_stamp(name) for name in names]
-    else:
-        return None
-    increasing = all(a < b for a, b in pairwise(stamps_ns))
-    return stamps_ns if increasing else None
+        return [int(name) for name in names]
+    if all(SECONDS.fullmatch(name) for name in names):
+        return [parse_stamp(name) for name in names]
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STORAGE_SUFFIXES = {".mcap", ".db3"}
+REPAIR = {
+    ".mcap": "`mcap recover IN.mcap -o OUT.mcap` and ",
+    ".db3": "`sqlite3 IN.db3 .recover | sqlite3 OUT.db3` and ",
+}
 IMAGE_TYPES = ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage")
 INFO_TYPES = ("sensor_msgs/msg/CameraInfo",)
 POSE_TYPES = (
@@ -63,6 +68,8 @@ def open_rosbag(
     Frames are stamped by their headers, or by the recording where a header has no stamp.
     """
     path = Path(path)
+    if T_bc is not None and np.shape(T_bc) != (4, 4):
+        raise ConfigError(f"T_bc must be a 4x4 matrix, but has the shape {np.shape(T_bc)}")
     with open_bag(path) as reader:
         image_topic = _image_topic(reader, path, image_topic)
         images = topic_connections(reader, path, image_topic, IMAGE_TYPES)
@@ -78,7 +85,7 @@ def open_rosbag(
             trajectory, body = _read_poses(reader, path, str(gt))
             if T_bc is None:
                 T_bc = _T_body_camera(reader, body, first_message(reader, images))
-        T_bc = np.eye(4) if T_bc is None else np.asarray(T_bc, np.float64).reshape(4, 4)
+        T_bc = np.eye(4) if T_bc is None else np.asarray(T_bc, np.float64)
         length = sum(connection.msgcount for connection in images)
 
     def load(
@@ -134,7 +141,13 @@ def open_bag(path: str | Path, quiet: bool = False) -> Iterator[AnyReader]:
     files = storage_files(path)
     if not files:
         raise SourceError(f"{path} is not a bag: give a rosbag2 folder, an .mcap or a .db3 file")
-    paths = [path] if (path / "metadata.yaml").exists() else files
+    if (path / "metadata.yaml").exists():
+        paths = [path]
+    elif len({re.sub(r"_\d+$", "", file.stem) for file in files}) == 1:
+        paths = files
+    else:
+        names = ", ".join(file.name for file in files)
+        raise SourceError(f"{path} holds several bags: give one of {names}")
     broken = [file for file in files if file.suffix == ".mcap" and is_cut_off(file)]
     if broken:
         if not quiet:
@@ -145,9 +158,10 @@ def open_bag(path: str | Path, quiet: bool = False) -> Iterator[AnyReader]:
         reader = AnyReader(paths, default_typestore=get_typestore(Stores.ROS2_JAZZY))
         reader.open()
     except Exception as error:  # each storage has errors of its own
+        repair = REPAIR.get(files[0].suffix, "")
         raise SourceError(
             f"{path} is not a readable bag ({error}): copy it again, or repair it with "
-            "`ros2 bag reindex` (folder), `mcap recover` (.mcap) or `sqlite3 .recover` (.db3)"
+            f"{repair}`ros2 bag reindex FOLDER`"
         ) from error
     try:
         yield reader

@@ -83,7 +83,7 @@ def parse_stamp(text: str) -> int:
     """Decimal seconds as nanoseconds, without the rounding of a float; ValueError if none."""
     try:
         return int(Decimal(text).scaleb(9).to_integral_value())
-    except (InvalidOperation, OverflowError) as error:
+    except (InvalidOperation, OverflowError, ValueError) as error:
         raise ValueError(f"'{text}' is not a stamp in seconds") from error
 
 
