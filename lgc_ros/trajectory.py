@@ -1,0 +1,267 @@
+"""Trajectories as files and their errors: TUM and KITTI formats, metrics through evo.
+
+evo is GPL-3 and comes with the `eval` extra; only the functions that compute errors need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from transforms3d.quaternions import mat2quat, quat2mat
+
+from lgc_ros.errors import ConfigError, LgcError, SourceError
+from lgc_ros.sources.files import read_lines
+from lgc_ros.sources.trajectory import MAX_GAP_NS, Trajectory, read_trajectory
+from lgc_ros.sources.tum import format_stamp
+
+ALIGNMENTS = ("sim3", "se3", "scale", "none")
+KITTI_LENGTHS_M = (100, 200, 300, 400, 500, 600, 700, 800)
+KITTI_STEP_FRAMES = 10
+RPE_SECONDS = 1.0
+MIN_POSES = 3
+# Ground truth slower than 10 Hz is interpolated over gaps of this many of its own intervals.
+GAP_INTERVALS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class PoseTrack:
+    """Poses camera to world over time."""
+
+    stamps_ns: np.ndarray  # (N,) int64
+    T_wc: np.ndarray  # (N, 4, 4)
+    timed: bool = True  # False: read from a file without stamps, which count lines instead
+
+    def __len__(self) -> int:
+        return len(self.stamps_ns)
+
+    @classmethod
+    def from_poses(cls, poses: Iterable[tuple[int, np.ndarray]]) -> PoseTrack:
+        """From pairs of stamp in nanoseconds and 4x4 matrix."""
+        stamps_ns, matrices = [], []
+        for stamp_ns, T_wc in poses:
+            stamps_ns.append(stamp_ns)
+            matrices.append(T_wc)
+        return cls(np.array(stamps_ns, np.int64), np.reshape(matrices, (-1, 4, 4)).astype(float))
+
+    @property
+    def length_m(self) -> float:
+        """Length of the path, in the unit of the poses."""
+        return float(np.linalg.norm(np.diff(self.T_wc[:, :3, 3], axis=0), axis=1).sum())
+
+
+def write_tum(path: Path, track: PoseTrack) -> None:
+    """Write `stamp tx ty tz qx qy qz qw` lines; stamps keep every nanosecond."""
+    lines = ["# timestamp tx ty tz qx qy qz qw"]
+    for stamp_ns, T_wc in zip(track.stamps_ns.tolist(), track.T_wc, strict=True):
+        w, x, y, z = mat2quat(T_wc[:3, :3])
+        numbers = (*T_wc[:3, 3], x, y, z, w)
+        lines.append(f"{format_stamp(stamp_ns)} " + " ".join(f"{n:.9f}" for n in numbers))
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
+def write_kitti(path: Path, track: PoseTrack) -> None:
+    """Write one 3x4 camera-to-world matrix a line, row by row; the format has no stamps."""
+    rows = (" ".join(f"{n:.9e}" for n in T_wc[:3].ravel()) for T_wc in track.T_wc)
+    path.write_text("\n".join([*rows, ""]), encoding="utf-8")
+
+
+def read_track(path: str | Path) -> PoseTrack:
+    """Read a TUM (8 columns) or KITTI (12 columns) trajectory file."""
+    path = Path(path)
+    remedy = "give a trajectory in TUM (8 columns) or KITTI (12 columns) format"
+    lines = read_lines(path, remedy)
+    if not lines:
+        raise SourceError(f"{path} holds no pose: {remedy}")
+    if len(lines[0].split()) != 12:
+        trajectory = read_trajectory(path)
+        return PoseTrack(trajectory.stamps_ns, _matrices(trajectory))
+    try:
+        rows = np.array([[float(n) for n in line.split()] for line in lines]).reshape(-1, 3, 4)
+    except ValueError as error:
+        raise SourceError(f"{path} is not a KITTI trajectory ({error}): {remedy}") from error
+    T_wc = np.tile(np.eye(4), (len(rows), 1, 1))
+    T_wc[:, :3] = rows
+    return PoseTrack(np.arange(len(rows)), T_wc, timed=False)
+
+
+def _matrices(trajectory: Trajectory) -> np.ndarray:
+    T_wc = np.tile(np.eye(4), (len(trajectory.stamps_ns), 1, 1))
+    T_wc[:, :3, :3] = [quat2mat(q) for q in trajectory.quaternions]
+    T_wc[:, :3, 3] = trajectory.positions
+    return T_wc
+
+
+def associate(estimate: PoseTrack, truth: PoseTrack) -> tuple[PoseTrack, PoseTrack]:
+    """Estimated poses whose true pose is known, and these, interpolated at their stamps.
+
+    Without stamps in both files line i belongs to line i.
+    """
+    if not (estimate.timed and truth.timed):
+        if len(estimate) != len(truth):
+            raise SourceError(
+                f"the estimate has {len(estimate)} poses and the ground truth {len(truth)}: "
+                "without stamps in both files they must have one line per frame each; use TUM "
+                "files to compare trajectories that leave frames out"
+            )
+        return estimate, truth
+    quaternions = np.array([mat2quat(T[:3, :3]) for T in truth.T_wc])
+    samples = Trajectory.from_samples(
+        truth.stamps_ns, truth.T_wc[:, :3, 3], quaternions, "the ground truth"
+    )
+    interval_ns = np.median(np.diff(samples.stamps_ns)) if len(samples.stamps_ns) > 1 else 0
+    gap_ns = max(MAX_GAP_NS, int(GAP_INTERVALS * interval_ns))
+    true_poses = [samples.pose_at(stamp_ns, gap_ns) for stamp_ns in estimate.stamps_ns.tolist()]
+    known = [i for i, T_wc in enumerate(true_poses) if T_wc is not None]
+    if len(known) < MIN_POSES:
+        raise SourceError(
+            f"{len(known)} of {len(estimate)} estimated poses fall between poses of the ground "
+            "truth: check that both use the same clock"
+        )
+    stamps_ns = estimate.stamps_ns[known]
+    return (
+        PoseTrack(stamps_ns, estimate.T_wc[known]),
+        PoseTrack(stamps_ns, np.array([true_poses[i] for i in known])),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TrajectoryErrors:
+    """An estimate laid over the truth, and what is left between them.
+
+    Attributes:
+        aligned, truth: the same stamps; `aligned` is the estimate after alignment.
+        scale: factor that alignment applied to the estimate; 1 without scale alignment.
+        position_m: (N,) distance between aligned and true positions.
+        ate_rmse_m: absolute trajectory error, root mean square of `position_m`.
+        rpe_trans_m, rpe_rot_deg: root mean square error of the motion over one second.
+        kitti_trans_percent, kitti_rot_deg_per_m: mean drift over 100 to 800 m; None where the
+            path is shorter.
+    """
+
+    aligned: PoseTrack
+    truth: PoseTrack
+    scale: float
+    position_m: np.ndarray
+    ate_rmse_m: float
+    rpe_trans_m: float | None
+    rpe_rot_deg: float | None
+    kitti_trans_percent: float | None
+    kitti_rot_deg_per_m: float | None
+
+    def as_dict(self) -> dict:
+        """The numbers, under the keys of metrics.json."""
+        names = (
+            "ate_rmse_m",
+            "rpe_trans_m",
+            "rpe_rot_deg",
+            "kitti_trans_percent",
+            "kitti_rot_deg_per_m",
+            "scale",
+        )
+        return {name: getattr(self, name) for name in names}
+
+
+def evaluate_track(estimate: PoseTrack, truth: PoseTrack, align: str = "sim3") -> TrajectoryErrors:
+    """Errors of a trajectory after alignment.
+
+    Args:
+        align: `sim3` (rotation, translation and scale: for monocular trajectories), `se3`
+            (rotation and translation), `scale` (first pose and scale) or `none`.
+    """
+    if align not in ALIGNMENTS:
+        raise ConfigError(f"unknown alignment {align!r}: use one of {', '.join(ALIGNMENTS)}")
+    metrics, GeometryException = _evo()
+    estimate, truth = associate(estimate, truth)
+    if len(estimate) < MIN_POSES:
+        raise SourceError(f"{len(estimate)} poses are too few to evaluate a trajectory")
+    est, ref = _evo_trajectory(estimate), _evo_trajectory(truth)
+    scale = 1.0
+    if align != "none":
+        try:
+            _, _, scale = est.align(
+                ref, correct_scale=align == "sim3", correct_only_scale=align == "scale"
+            )
+        except GeometryException as error:
+            raise LgcError(
+                f"the trajectory cannot be aligned with the ground truth ({error}): it may not "
+                "move; try --align none"
+            ) from error
+    if align == "scale":
+        est.align_origin(ref)
+    aligned = PoseTrack(estimate.stamps_ns, np.array(est.poses_se3), estimate.timed)
+    ape = metrics.APE(metrics.PoseRelation.translation_part)
+    ape.process_data((ref, est))
+    seconds = estimate.timed and len(estimate) > 1
+    interval_s = np.median(np.diff(estimate.stamps_ns)) * 1e-9 if seconds else RPE_SECONDS
+    frames = max(1, round(RPE_SECONDS / interval_s))
+    kitti_trans, kitti_rot = _kitti_drift(metrics, ref, est)
+    return TrajectoryErrors(
+        aligned,
+        truth,
+        float(scale),
+        np.asarray(ape.error),
+        float(ape.get_statistic(metrics.StatisticsType.rmse)),
+        _rpe(metrics, ref, est, "translation_part", frames),
+        _rpe(metrics, ref, est, "rotation_angle_deg", frames),
+        kitti_trans,
+        kitti_rot,
+    )
+
+
+def _rpe(metrics, ref, est, relation: str, frames: int) -> float | None:
+    if frames >= len(ref.timestamps):
+        return None
+    rpe = metrics.RPE(metrics.PoseRelation[relation], frames, metrics.Unit.frames, all_pairs=True)
+    rpe.process_data((ref, est))
+    return float(rpe.get_statistic(metrics.StatisticsType.rmse))
+
+
+def _kitti_drift(metrics, ref, est) -> tuple[float | None, float | None]:
+    """Mean error over sub-paths of the true trajectory, as KITTI's development kit counts."""
+    from evo.core import filters, lie_algebra
+
+    distances, poses_ref, poses_est = ref.distances, ref.poses_se3, est.poses_se3
+    errors = []
+    for length_m in KITTI_LENGTHS_M:
+        if distances[-1] < length_m:
+            break
+        pairs = filters.filter_pairs_by_path(poses_ref, length_m, length_m / 10, all_pairs=True)
+        for i, j in pairs:
+            if i % KITTI_STEP_FRAMES:
+                continue
+            moved = [lie_algebra.relative_se3(p[i], p[j]) for p in (poses_ref, poses_est)]
+            error = lie_algebra.relative_se3(*moved)
+            angle_deg = np.degrees(lie_algebra.so3_log_angle(error[:3, :3]))
+            errors.append((100 * np.linalg.norm(error[:3, 3]) / length_m, angle_deg / length_m))
+    if not errors:
+        return None, None
+    trans, rot = np.mean(errors, axis=0)
+    return float(trans), float(rot)
+
+
+def _evo_trajectory(track: PoseTrack):
+    from evo.core.trajectory import PoseTrajectory3D
+
+    # Stamps count from the first: as float seconds since 1970 they would lose nanoseconds.
+    seconds = (track.stamps_ns - track.stamps_ns[0]) * 1e-9
+    poses = []
+    for T in track.T_wc:
+        U, _, Vt = np.linalg.svd(T[:3, :3])
+        T = T.copy()
+        T[:3, :3] = U @ Vt
+        poses.append(T)
+    return PoseTrajectory3D(poses_se3=poses, timestamps=seconds)
+
+
+def _evo():
+    try:
+        from evo.core import metrics
+        from evo.core.geometry import GeometryException
+    except ImportError as error:
+        raise LgcError(
+            "trajectory errors need evo (GPL-3): pip install 'lgc_ros[eval]'"
+        ) from error
+    return metrics, GeometryException
