@@ -1,0 +1,208 @@
+"""The map: keyframes, and the points they see in common, which carry the scale from view to view.
+
+All poses and points are in the world of the first frame; poses are world to camera.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lgc_ros.camera import Camera
+from lgc_ros.features import Features
+from lgc_ros.geometry import triangulate_angular
+from lgc_ros.refinement import Bundle, adjust_bundle, bundle_distances, project
+
+NONE = -1
+# A landmark's depth must be known to this part of itself; below, it is taken for a direction.
+MAX_DEPTH_SIGMA = 0.3
+# Reprojection errors beyond this many standard deviations are wrong matches.
+OUTLIER_SIGMAS = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one image gives: keypoints that can be undistorted, and where their rays go."""
+
+    stamp_ns: int
+    camera: Camera
+    features: Features
+    x: np.ndarray  # (N, 2) normalized
+
+
+@dataclass(eq=False)
+class Keyframe:
+    """A view that stays in the map, with its pose and the landmark each keypoint shows."""
+
+    view: View
+    R_cw: np.ndarray
+    t_cw: np.ndarray
+    landmark: np.ndarray = field(default=None)  # (N,) ids, NONE where there is none
+    covariance: np.ndarray = field(default_factory=lambda: np.zeros((6, 6)))  # see covariance.py
+
+    def __post_init__(self) -> None:
+        if self.landmark is None:
+            self.landmark = np.full(len(self.view.x), NONE)
+
+    @property
+    def centre(self) -> np.ndarray:
+        """Position of the camera in the world."""
+        return -self.R_cw.T @ self.t_cw
+
+
+class LandmarkMap:
+    """Keyframes in order of insertion and their landmarks.
+
+    Args:
+        sigma_px: standard deviation of a keypoint's coordinate.
+        max_keyframes: the oldest ones beyond are forgotten, so that memory stays bounded.
+    """
+
+    def __init__(self, sigma_px: float, max_keyframes: int) -> None:
+        self.keyframes: list[Keyframe] = []
+        self.points = np.empty((0, 3))
+        self.covariances = np.empty((0, 3, 3))
+        self._sigma_px = sigma_px
+        self._max_keyframes = max_keyframes
+
+    def sigma(self, camera: Camera) -> float:
+        """Standard deviation of a normalized coordinate."""
+        return self._sigma_px / camera.focal
+
+    def add_keyframe(self, keyframe: Keyframe) -> None:
+        """Append a keyframe; the oldest may be forgotten, with the landmarks only it saw."""
+        self.keyframes.append(keyframe)
+        if len(self.keyframes) > self._max_keyframes:
+            del self.keyframes[0]
+            self._forget_unseen()
+
+    def _forget_unseen(self) -> None:
+        used = np.zeros(len(self.points), bool)
+        for keyframe in self.keyframes:
+            used[keyframe.landmark[keyframe.landmark >= 0]] = True
+        renumbered = np.append(np.where(used, np.cumsum(used) - 1, NONE), NONE)
+        for keyframe in self.keyframes:
+            keyframe.landmark = renumbered[keyframe.landmark]
+        self.points, self.covariances = self.points[used], self.covariances[used]
+
+    def triangulate(
+        self, first: Keyframe, second: Keyframe, index0: np.ndarray, index1: np.ndarray
+    ) -> int:
+        """Make landmarks of matched keypoints that show none yet, and count them.
+
+        Only points in front of both cameras that reproject well and whose depth is known.
+        """
+        new = (first.landmark[index0] < 0) & (second.landmark[index1] < 0)
+        index0, index1 = index0[new], index1[new]
+        if len(index0) == 0:
+            return 0
+        x0, x1 = first.view.x[index0], second.view.x[index1]
+        R_10 = second.R_cw @ first.R_cw.T
+        t_10 = second.t_cw - R_10 @ first.t_cw
+        baseline = np.linalg.norm(t_10)
+        if baseline == 0:
+            return 0
+        with np.errstate(all="ignore"):
+            points0 = baseline * triangulate_angular(R_10, t_10 / baseline, x0, x1)
+        good = np.isfinite(points0).all(axis=1)
+        points0[~good] = 1.0
+        sigma0, sigma1 = self.sigma(first.view.camera), self.sigma(second.view.camera)
+        seen0, J0 = project(points0)
+        points1 = points0 @ R_10.T + t_10
+        seen1, J1 = project(points1)
+        good &= (points0[:, 2] > 0) & (points1[:, 2] > 0)
+        good &= np.linalg.norm(seen0 - x0, axis=1) < OUTLIER_SIGMAS * sigma0
+        good &= np.linalg.norm(seen1 - x1, axis=1) < OUTLIER_SIGMAS * sigma1
+        J1 = J1 @ R_10
+        information = _square(J0) / sigma0**2 + _square(J1) / sigma1**2
+        information += 1e-12 * np.eye(3) * np.trace(information, axis1=1, axis2=2)[:, None, None]
+        covariance0 = np.linalg.inv(information)
+        good &= np.sqrt(covariance0[:, 2, 2]) < MAX_DEPTH_SIGMA * points0[:, 2]
+        ids = len(self.points) + np.arange(int(good.sum()))
+        first.landmark[index0[good]] = ids
+        second.landmark[index1[good]] = ids
+        R_wc = first.R_cw.T
+        self.points = np.vstack([self.points, (points0[good] - first.t_cw) @ R_wc.T])
+        turned = R_wc @ covariance0[good] @ R_wc.T
+        self.covariances = np.concatenate([self.covariances, turned])
+        return len(ids)
+
+    def covisible(self, landmarks: np.ndarray) -> list[tuple[int, Keyframe]]:
+        """Keyframes by how many of these landmarks they see, most first, newest of equals."""
+        mask = np.zeros(len(self.points) + 1, bool)
+        mask[landmarks] = True
+        mask[NONE] = False
+        newest_first = self.keyframes[::-1]
+        shared = [(int(mask[keyframe.landmark].sum()), keyframe) for keyframe in newest_first]
+        return sorted(shared, key=lambda item: -item[0])
+
+    def adjust(self, window: int, max_fixed: int, iterations: int) -> None:
+        """Refine the newest keyframe, those most covisible with it, and all they see.
+
+        Other keyframes that see the same landmarks hold the window in place: without them, or
+        with one only, the two oldest of the window do (position, orientation and scale).
+        """
+        newest = self.keyframes[-1]
+        ranked = self.covisible(newest.landmark)
+        nearest = [k for n, k in ranked if k is not newest and n > 0]
+        free = [newest, *nearest[: window - 1]]
+        seen = self._seen_by(free)
+        others = [k for n, k in self.covisible(seen) if n > 0 and not any(k is f for f in free)]
+        fixed = others[:max_fixed]
+        by_age = [k for k in self.keyframes if any(k is f for f in free)]
+        while len(fixed) < 2 and len(by_age) > 1:
+            fixed.append(by_age.pop(0))
+        free = by_age
+        views = free + fixed
+        seen = self._seen_by(free, views)
+        slot = np.full(len(self.points) + 1, NONE)
+        slot[seen] = np.arange(len(seen))
+        view, keypoint, point = [], [], []
+        for k, keyframe in enumerate(views):
+            index = np.flatnonzero(slot[keyframe.landmark] >= 0)
+            view.append(np.full(len(index), k))
+            keypoint.append(index)
+            point.append(slot[keyframe.landmark[index]])
+        view, keypoint, point = map(np.concatenate, (view, keypoint, point))
+        sizes = np.array([self.sigma(k.view.camera) for k in views])
+        bundle = Bundle(
+            R_cw=np.array([k.R_cw for k in views]),
+            t_cw=np.array([k.t_cw for k in views]),
+            fixed=np.arange(len(views)) >= len(free),
+            points=self.points[seen],
+            view=view,
+            point=point,
+            observed=np.concatenate([k.view.x[keypoint[view == i]] for i, k in enumerate(views)]),
+            sigma=sizes[view],
+        )
+        R_cw, t_cw, points, covariances = adjust_bundle(bundle, iterations)
+        for k, keyframe in enumerate(free):
+            keyframe.R_cw, keyframe.t_cw = R_cw[k], t_cw[k]
+        self.points[seen], self.covariances[seen] = points, covariances
+        moved = replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points)
+        wrong = bundle_distances(moved) > OUTLIER_SIGMAS
+        for k, keyframe in enumerate(views):
+            keyframe.landmark[keypoint[wrong & (view == k)]] = NONE
+
+    def _seen_by(self, some: list[Keyframe], twice: list[Keyframe] | None = None) -> np.ndarray:
+        """Ids of landmarks that one of some keyframes sees, and, if asked, two of others."""
+        ids = np.concatenate([k.landmark for k in some])
+        seen = np.unique(ids[ids >= 0])
+        if twice is None:
+            return seen
+        ids = np.concatenate([k.landmark for k in twice])
+        counts = np.bincount(ids[ids >= 0], minlength=len(self.points))
+        return seen[counts[seen] >= 2]
+
+    def rescale(self, factor: float, centre: np.ndarray) -> None:
+        """Scale the world about a point that stays: a camera there keeps its pose."""
+        self.points = centre + factor * (self.points - centre)
+        self.covariances = factor**2 * self.covariances
+        for keyframe in self.keyframes:
+            moved = centre + factor * (keyframe.centre - centre)
+            keyframe.t_cw = -keyframe.R_cw @ moved
+
+
+def _square(J: np.ndarray) -> np.ndarray:
+    return J.transpose(0, 2, 1) @ J

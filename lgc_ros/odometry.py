@@ -1,0 +1,753 @@
+"""Visual odometry: frames in, poses and verdicts out; no files, no ROS, the same result twice.
+
+Each frame is matched to a keyframe some way back. The two-view method (the learned filter, or a
+baseline) tells right matches from wrong ones; the landmarks that the keyframe's keypoints show
+then give the pose in the map's scale. New keyframes triangulate new landmarks, and the latest
+keyframes are refined together.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import cv2
+import numpy as np
+import poselib
+
+from lgc_ros import covariance
+from lgc_ros.errors import CameraError, ConfigError, LgcError
+from lgc_ros.estimators import EstimatorOptions
+from lgc_ros.features import Extractor, make_extractor
+from lgc_ros.frame import Frame
+from lgc_ros.geometry import parallax_deg, rotation_error_deg
+from lgc_ros.landmarks import OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
+from lgc_ros.matching import Matches, correspond, match
+from lgc_ros.refinement import fit_rotation, refine_pose
+from lgc_ros.scale import ScaleEstimator, ScaleEvidence, ScaleOptions
+from lgc_ros.two_view import Decider, TwoViewResult
+
+OK = "ok"
+INITIALIZING = "initializing"
+NO_MOTION = "no_motion"
+ROTATION_ONLY = "rotation_only"
+DEGENERATE = "degenerate"
+FEW_MATCHES = "few_matches"
+LOST = "lost"
+STATUSES = (OK, INITIALIZING, NO_MOTION, ROTATION_ONLY, DEGENERATE, FEW_MATCHES, LOST)
+TRACKED = (OK, NO_MOTION, ROTATION_ONLY)
+"""Statuses whose pose is as good as it gets; with the others, all or part of it is held."""
+
+# Landmarks that make a pose: fewer leave too much to chance.
+MIN_LANDMARKS = 15
+PNP_THRESHOLD_PX = 4.0
+# Share of the matched landmarks that must agree with a pose.
+MIN_LANDMARK_SHARE = 0.4
+# Below this median distance from the best rotation, in pixels, parallax cannot be told from noise.
+ROTATION_ONLY_PX = 1.0
+# A homography that explains this share of the inliers says that the scene is a plane.
+PLANE_SHARE = 0.95
+MIN_INITIAL_LANDMARKS = 40
+# An older keyframe takes the place of a new one if it is this much nearer than the current one.
+RETURN_DISTANCE = 0.6
+RETURN_TURN_DEG = 15.0
+# Uncertainty while lost: the last speed may have changed by as much as itself, or by this turn.
+LOST_TURN_RADPS = 0.5
+UNKNOWN_ANGLE_RAD = 0.5
+
+
+@dataclass(frozen=True)
+class OdometryOptions:
+    """Settings of visual odometry; `config/default.yaml` explains every one of them."""
+
+    method: str = "cn"
+    features: str = "sift"
+    max_keypoints: int = 2000
+    spread: bool = False
+    model: str | None = None
+    device: str = "auto"
+    threshold_px: float = 1.0
+    sigma_px: float = 0.7
+    min_inliers: int = 20
+    init_parallax_deg: float = 1.5
+    keyframe_parallax_deg: float = 4.0
+    keyframe_overlap: float = 0.6
+    keyframe_interval_s: float = 2.0
+    still_px: float = 0.3
+    retry_keyframes: int = 4
+    lost_after: int = 3
+    restart_s: float = 2.0
+    max_keyframes: int = 40
+    window: int = 6
+    window_fixed: int = 8
+    window_iterations: int = 8
+    seed: int = 0
+    scale: ScaleOptions = field(default_factory=ScaleOptions)
+
+    def __post_init__(self) -> None:
+        for name in ("sigma_px", "init_parallax_deg", "keyframe_parallax_deg", "still_px"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be positive, got {getattr(self, name)}")
+        if not 0 < self.keyframe_overlap < 1:
+            raise ConfigError(f"keyframe_overlap must be in (0, 1), got {self.keyframe_overlap}")
+        if self.window < 2 or self.max_keyframes < self.window:
+            raise ConfigError(
+                f"window ({self.window}) must be at least 2 and max_keyframes "
+                f"({self.max_keyframes}) at least as many"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class OdometryState:
+    """What is known after a frame.
+
+    Attributes:
+        stamp_ns: of the frame.
+        status: one of STATUSES.
+        message: why, in user terms; empty when all is well.
+        T_wc: (4, 4) camera to world; the first frame's camera is the world.
+        covariance: (6, 6) of position and orientation (fixed axes), as in ROS.
+        twist: (6,) linear (m/s) and angular (rad/s) velocity in the camera frame.
+        keyframe: whether the frame became a keyframe.
+        relative: two-view result of the frame against its keyframe; None if nothing was matched.
+        relative_stamp_ns: stamp of that keyframe.
+        points_cam: (N, 3) landmarks the pose rests on, in the camera frame.
+        points_px: (N, 2) their keypoints in the image.
+        scores: (N,) what the method thinks of their matches, in [0, 1].
+        counts: features, matches, kept, inliers and landmarks.
+        ms: milliseconds by stage.
+    """
+
+    stamp_ns: int
+    status: str
+    message: str
+    T_wc: np.ndarray
+    covariance: np.ndarray
+    twist: np.ndarray
+    keyframe: bool = False
+    relative: TwoViewResult | None = None
+    relative_stamp_ns: int | None = None
+    points_cam: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
+    points_px: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
+    scores: np.ndarray = field(default_factory=lambda: np.empty(0))
+    counts: dict[str, int] = field(default_factory=dict)
+    ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def tracked(self) -> bool:
+        """Whether the pose is estimated from this frame rather than held."""
+        return self.status in TRACKED
+
+
+@dataclass(frozen=True, eq=False)
+class _Track:
+    """A view matched to a keyframe: one-to-one inliers, and the pose if landmarks gave one."""
+
+    reference: Keyframe
+    result: TwoViewResult
+    index0: np.ndarray  # keypoints of the reference
+    index1: np.ndarray  # keypoints of the view
+    rows: np.ndarray  # their places among the correspondences of the result
+    pose: _Pose | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Pose:
+    R_cw: np.ndarray
+    t_cw: np.ndarray
+    covariance: np.ndarray  # (6, 6) of the step on the left, relative to the reference
+    used: np.ndarray  # (M,) bool over the track's matches: landmarks that agree
+
+    @property
+    def centre(self) -> np.ndarray:
+        return -self.R_cw.T @ self.t_cw
+
+
+class VisualOdometry:
+    """Feed it frames in order; it answers each with a state.
+
+    Args:
+        options: settings.
+        extract: extractor to use instead of the one that the options name.
+    """
+
+    def __init__(
+        self, options: OdometryOptions | None = None, extract: Extractor | None = None
+    ) -> None:
+        self.options = o = options or OdometryOptions()
+        self._extract = extract or make_extractor(o.features, o.max_keypoints, o.spread)
+        estimator = EstimatorOptions(threshold_px=o.threshold_px, seed=o.seed)
+        self._decide = Decider(o.method, o.features, o.model, o.device, estimator)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything but the settings; the next frame is the new world."""
+        o = self.options
+        self.map = LandmarkMap(o.sigma_px, o.max_keyframes)
+        self._scale = ScaleEstimator(o.scale)
+        self._reference: Keyframe | None = None
+        self._most_matches = 0
+        self._initialized = False
+        self._depth: float | None = None
+        self._anchor = np.eye(3), np.zeros(3)
+        self._last: OdometryState | None = None
+        self._last_good: OdometryState | None = None
+        self._failures = 0
+        self._odom: dict[int, np.ndarray] = {}
+
+    def process(self, frame: Frame, T_ob: np.ndarray | None = None) -> OdometryState:
+        """The state after this frame.
+
+        `T_ob` is the pose of the robot in its wheel odometry at the frame's stamp, if there is
+        one; the scale source `odom` needs it. A frame that cannot be used (out of order, of
+        another size than its camera) is answered with the reason.
+        """
+        clock = _Clock()
+        if frame.camera is None:
+            raise CameraError("the frame has no camera; give its calibration with --camera")
+        refusal = self._refusal(frame)
+        if refusal is not None:
+            return refusal
+        try:
+            frame.camera.check_image(frame.image, frame.name or "the image")
+            view = self._view(frame)
+        except LgcError as error:
+            return self._fail(frame.stamp_ns, str(error), None, clock)
+        clock.lap("features")
+        if T_ob is not None:
+            self._odom[frame.stamp_ns] = T_ob[:3, 3]
+        if self._reference is None:
+            return self._start(view, clock)
+        track = self._track_any(view, clock)
+        if track.pose is not None:
+            return self._follow(view, track, frame, clock)
+        if len(track.index0) >= self.options.min_inliers:
+            return self._two_view(view, track, frame, clock)
+        message = track.result.failure or (
+            f"{len(track.index0)} matches agree, {self.options.min_inliers} are needed"
+        )
+        if self._restart_is_due(view):
+            return self._restart(view, track, clock)
+        return self._fail(frame.stamp_ns, message, track, clock)
+
+    def _refusal(self, frame: Frame) -> OdometryState | None:
+        last = self._last
+        if last is None or frame.stamp_ns > last.stamp_ns:
+            return None
+        if frame.stamp_ns == last.stamp_ns:
+            message, status = "the stamp is that of the frame before; ignored", last.status
+        else:
+            late_s = (last.stamp_ns - frame.stamp_ns) * 1e-9
+            message, status = f"the frame is {late_s:.3f} s older than one before; ignored", LOST
+        return OdometryState(
+            frame.stamp_ns, status, message, last.T_wc, last.covariance, np.zeros(6)
+        )
+
+    def _view(self, frame: Frame) -> View:
+        features = self._extract(frame.image)
+        x = frame.camera.normalize(features.points)
+        seen = np.isfinite(x).all(axis=1)
+        if not seen.all():
+            features, x = features.subset(seen), x[seen]
+        return View(frame.stamp_ns, frame.camera, features, x)
+
+    def _start(self, view: View, clock: _Clock) -> OdometryState:
+        if len(view.x) < self.options.min_inliers:
+            message = f"{len(view.x)} keypoints are too few to start; is the image blank?"
+            return self._fail(view.stamp_ns, message, None, clock)
+        T_wc = np.eye(4) if self._last is None else self._last.T_wc
+        R_cw = T_wc[:3, :3].T
+        keyframe = Keyframe(view, R_cw, -R_cw @ T_wc[:3, 3])
+        if self._last is not None:
+            keyframe.covariance = self._drifted(view.stamp_ns)
+        self.map.add_keyframe(keyframe)
+        self._refer_to(keyframe)
+        self._anchor = keyframe.R_cw, keyframe.t_cw
+        return self._state(view, INITIALIZING, "first frame", keyframe, None, None, clock, True)
+
+    def _track_any(self, view: View, clock: _Clock) -> _Track:
+        """Match to the current keyframe and, where that fails, to the latest others."""
+        best = self._track(view, self._reference, clock)
+        if best.pose is not None or len(view.x) < self.options.min_inliers:
+            return best
+        others = [k for k in self.map.keyframes[::-1] if k is not self._reference]
+        for keyframe in others[: self.options.retry_keyframes]:
+            if not (keyframe.landmark >= 0).sum() >= MIN_LANDMARKS:
+                continue
+            if len(best.index0) >= self.options.min_inliers and not self._initialized:
+                break
+            track = self._track(view, keyframe, clock)
+            if track.pose is not None:
+                self._refer_to(keyframe)
+                return track
+        return best
+
+    def _track(self, view: View, reference: Keyframe, clock: _Clock) -> _Track:
+        matches = match(reference.view.features, view.features)
+        c = correspond(
+            reference.view.features, view.features, matches, reference.view.camera, view.camera
+        )
+        clock.lap("match")
+        result = self._decide(c)
+        rows = _one_to_one(matches, result.inliers)
+        clock.lap("filter", result.ms["filter"])
+        clock.lap("estimate")
+        index0, index1 = matches.index0[rows], matches.index1[rows]
+        track = _Track(reference, result, index0, index1, rows)
+        pose = self._locate(view, track)
+        clock.lap("track")
+        return _Track(reference, result, index0, index1, rows, pose)
+
+    def _locate(self, view: View, track: _Track) -> _Pose | None:
+        """The pose that the landmarks of the reference's matched keypoints give."""
+        ids = track.reference.landmark[track.index0]
+        known = np.flatnonzero(ids >= 0)
+        if len(known) < MIN_LANDMARKS:
+            return None
+        ids, x = ids[known], view.x[track.index1[known]]
+        points, focal = self.map.points[ids], view.camera.focal
+        camera = {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [focal, 0.0, 0.0]}
+        pose, info = poselib.estimate_absolute_pose(
+            x * focal,
+            points,
+            camera,
+            {"max_reproj_error": PNP_THRESHOLD_PX, "seed": self.options.seed},
+            {"loss_type": "CAUCHY", "loss_scale": self.options.sigma_px},
+        )
+        needed = max(MIN_LANDMARKS, MIN_LANDMARK_SHARE * len(known))
+        if info["num_inliers"] < needed:
+            return None
+        refined = refine_pose(
+            pose.R, pose.t, points, x, self.map.sigma(view.camera), self.map.covariances[ids]
+        )
+        agree = refined.distance < OUTLIER_SIGMAS
+        if agree.sum() < needed:
+            return None
+        used = np.zeros(len(track.index0), bool)
+        used[known[agree]] = True
+        return _Pose(refined.R_cw, refined.t_cw, refined.covariance, used)
+
+    def _follow(self, view: View, track: _Track, frame: Frame, clock: _Clock) -> OdometryState:
+        """A view located by landmarks: hold what did not move, make a keyframe if it is time."""
+        pose, status = self._hold(view, track)
+        self._failures = 0
+        if status == OK:
+            self._anchor = pose.R_cw, pose.t_cw
+        ids = track.reference.landmark[track.index0[pose.used]]
+        points_cam = self.map.points[ids] @ pose.R_cw.T + pose.t_cw
+        self._depth = float(np.median(points_cam[:, 2]))
+        self._most_matches = max(self._most_matches, len(track.index0))
+        inserted = None
+        if status != NO_MOTION and self._keyframe_is_due(view, track, pose):
+            better = self._return_to_older(view, track, pose, clock)
+            if better is not None:
+                track, pose = better, better.pose if status == OK else pose
+            else:
+                inserted = self._insert(view, track, pose, frame, clock)
+        return self._state(view, status, "", inserted or pose, track, pose, clock, bool(inserted))
+
+    def _hold(self, view: View, track: _Track) -> tuple[_Pose, str]:
+        """Keep the position, or all of the pose, where motion is within the noise."""
+        pose, focal = track.pose, view.camera.focal
+        R_anchor, t_anchor = self._anchor
+        centre = -R_anchor.T @ t_anchor
+        ids = track.reference.landmark[track.index0[pose.used]]
+        points, x = self.map.points[ids], view.x[track.index1[pose.used]]
+        depth = np.median((points @ pose.R_cw.T + pose.t_cw)[:, 2])
+        moved_px = focal * np.linalg.norm(pose.centre - centre) / depth
+        noise_px = focal * np.sqrt(np.trace(pose.covariance[3:, 3:])) / depth
+        if moved_px >= max(self.options.still_px, noise_px):
+            return pose, OK
+        turned_px = focal * np.radians(rotation_error_deg(pose.R_cw, R_anchor))
+        if turned_px < self.options.still_px:
+            return _Pose(R_anchor, t_anchor, pose.covariance, pose.used), NO_MOTION
+        sigma, spread = self.map.sigma(view.camera), self.map.covariances[ids]
+        held = refine_pose(
+            pose.R_cw, -pose.R_cw @ centre, points, x, sigma, spread, hold_centre=True
+        )
+        return _Pose(held.R_cw, held.t_cw, pose.covariance, pose.used), ROTATION_ONLY
+
+    def _keyframe_is_due(self, view: View, track: _Track, pose: _Pose) -> bool:
+        o, reference = self.options, track.reference
+        if pose.used.sum() < 3 * MIN_LANDMARKS:
+            return True
+        if len(track.index0) < o.keyframe_overlap * self._most_matches:
+            return True
+        parallax = self._parallax_deg(track, pose)
+        elapsed_s = (view.stamp_ns - reference.view.stamp_ns) * 1e-9
+        waited = elapsed_s > o.keyframe_interval_s
+        return parallax > o.keyframe_parallax_deg * (0.5 if waited else 1.0)
+
+    def _parallax_deg(self, track: _Track, pose: _Pose) -> float:
+        """Median angle at which landmarks see the reference and this camera."""
+        points = self.map.points[track.reference.landmark[track.index0[pose.used]]]
+        a, b = points - track.reference.centre, points - pose.centre
+        across = np.linalg.norm(np.cross(a, b), axis=1)
+        return float(np.degrees(np.median(np.arctan2(across, np.einsum("ij,ij->i", a, b)))))
+
+    def _return_to_older(
+        self, view: View, track: _Track, pose: _Pose, clock: _Clock
+    ) -> _Track | None:
+        """An older keyframe taken nearer to here, if matching to it gives as many landmarks.
+
+        Where the camera comes back to, the map is known already, and drift ends.
+        """
+        here, reach = pose.centre, np.linalg.norm(pose.centre - track.reference.centre)
+        ids = track.reference.landmark[track.index0[pose.used]]
+        for shared, keyframe in self.map.covisible(ids):
+            if shared < MIN_LANDMARKS:
+                return None
+            near = np.linalg.norm(keyframe.centre - here) < RETURN_DISTANCE * reach
+            turned_deg = rotation_error_deg(keyframe.R_cw, pose.R_cw)
+            if keyframe is track.reference or not near or turned_deg > RETURN_TURN_DEG:
+                continue
+            found = self._track(view, keyframe, clock)
+            if found.pose is None or found.pose.used.sum() < pose.used.sum():
+                return None
+            self._refer_to(keyframe)
+            self._most_matches = len(found.index0)
+            return found
+        return None
+
+    def _insert(
+        self, view: View, track: _Track, pose: _Pose, frame: Frame, clock: _Clock
+    ) -> Keyframe:
+        """Make the view a keyframe: hand landmarks over, make new ones, refine the window."""
+        reference = track.reference
+        keyframe = Keyframe(view, pose.R_cw, pose.t_cw)
+        keyframe.covariance = self._covariance(reference, pose)
+        used = pose.used
+        keyframe.landmark[track.index1[used]] = reference.landmark[track.index0[used]]
+        self.map.add_keyframe(keyframe)
+        self.map.triangulate(reference, keyframe, track.index0, track.index1)
+        self._connect(keyframe, reference, clock)
+        self.map.adjust(
+            self.options.window, self.options.window_fixed, self.options.window_iterations
+        )
+        self._correct_scale(keyframe, reference, frame)
+        self._refer_to(keyframe)
+        self._anchor = keyframe.R_cw, keyframe.t_cw
+        clock.lap("map")
+        return keyframe
+
+    def _connect(self, keyframe: Keyframe, reference: Keyframe, clock: _Clock) -> None:
+        """Match a new keyframe to one more that sees its landmarks: longer, stiffer tracks."""
+        for shared, other in self.map.covisible(keyframe.landmark):
+            if other is keyframe or other is reference:
+                continue
+            if shared < MIN_LANDMARKS:
+                return
+            track = self._track(keyframe.view, other, clock)
+            ids = other.landmark[track.index0]
+            fresh = (ids >= 0) & (keyframe.landmark[track.index1] < 0)
+            fresh &= ~np.isin(ids, keyframe.landmark[keyframe.landmark >= 0])
+            points_cam = self.map.points[ids] @ keyframe.R_cw.T + keyframe.t_cw
+            with np.errstate(all="ignore"):
+                offset = points_cam[:, :2] / points_cam[:, 2:] - keyframe.view.x[track.index1]
+            fresh &= (points_cam[:, 2] > 0) & (
+                np.linalg.norm(offset, axis=1) < PNP_THRESHOLD_PX / keyframe.view.camera.focal
+            )
+            keyframe.landmark[track.index1[fresh]] = ids[fresh]
+            self.map.triangulate(other, keyframe, track.index0, track.index1)
+            return
+
+    def _correct_scale(self, keyframe: Keyframe, previous: Keyframe, frame: Frame) -> None:
+        seen = np.flatnonzero(keyframe.landmark >= 0)
+        points_cam = self.map.points[keyframe.landmark[seen]] @ keyframe.R_cw.T + keyframe.t_cw
+        depths_m = None
+        if frame.depth is not None:
+            column, row = np.round(keyframe.view.features.points[seen]).astype(int).T
+            depths_m = frame.depth[row, column]
+        start, end = (self._odom.get(k.view.stamp_ns) for k in (previous, keyframe))
+        odom_distance_m = None
+        if start is not None and end is not None:
+            odom_distance_m = float(np.linalg.norm(end - start))
+        evidence = ScaleEvidence(
+            elapsed_s=(keyframe.view.stamp_ns - previous.view.stamp_ns) * 1e-9,
+            distance=float(np.linalg.norm(keyframe.centre - previous.centre)),
+            odom_distance_m=odom_distance_m,
+            points_cam=points_cam,
+            depths_m=depths_m,
+        )
+        factor = self._scale.correction(evidence)
+        if factor != 1.0:
+            self.map.rescale(factor, keyframe.centre)
+            self._depth = self._depth and factor * self._depth
+        kept = {k.view.stamp_ns for k in self.map.keyframes}
+        self._odom = {stamp: p for stamp, p in self._odom.items() if stamp in kept}
+
+    def _two_view(self, view: View, track: _Track, frame: Frame, clock: _Clock) -> OdometryState:
+        """A view matched to a keyframe without enough landmarks: rotation, or a new beginning."""
+        reference, pose = track.reference, track.result.pose
+        x0, x1 = reference.view.x[track.index0], view.x[track.index1]
+        focal = view.camera.focal
+        R_10, left_rad = fit_rotation(x0, x1, self.map.sigma(view.camera))
+        self._failures = 0
+        self._most_matches = max(self._most_matches, len(track.index0))
+        if focal * np.median(left_rad) < ROTATION_ONLY_PX:
+            turned_px = focal * np.radians(rotation_error_deg(R_10, np.eye(3)))
+            still = turned_px < self.options.still_px
+            return self._turn(view, track, np.eye(3) if still else R_10, clock, "")
+        parallax = float(np.median(parallax_deg(pose.R_10, x0, x1)))
+        message = ""
+        if parallax < self.options.init_parallax_deg:
+            message = f"parallax of {parallax:.2f} degrees is too little for landmarks"
+        elif self._is_plane(x0, x1, focal):
+            message = "all points lie in a plane or far away: translation is ambiguous"
+        else:
+            state = self._initialize(view, track, frame, clock)
+            if state is not None:
+                return state
+            message = "too few points can be triangulated"
+        return self._turn(view, track, pose.R_10, clock, message)
+
+    def _turn(
+        self, view: View, track: _Track, R_10: np.ndarray, clock: _Clock, message: str
+    ) -> OdometryState:
+        """A view turned against its keyframe; the position is held."""
+        reference = track.reference
+        R_cw = R_10 @ reference.R_cw
+        centre = reference.centre if message == "" else self._last.T_wc[:3, 3]
+        n = max(len(track.index0), 1)
+        sigma = self.map.sigma(view.camera)
+        spread = np.zeros((6, 6))
+        spread[:3, :3] = sigma**2 / n * 4 * np.eye(3)
+        if message:
+            status = DEGENERATE if self._initialized else INITIALIZING
+            spread[3:, 3:] = (self._depth or 1.0) ** 2 * np.eye(3)
+        else:
+            status = NO_MOTION if np.array_equal(R_10, np.eye(3)) else ROTATION_ONLY
+            depth = self._depth or 1.0
+            spread[3:, 3:] = (ROTATION_ONLY_PX / view.camera.focal * depth) ** 2 * np.eye(3)
+        pose = _Pose(R_cw, -R_cw @ centre, spread, np.zeros(len(track.index0), bool))
+        self._anchor = pose.R_cw, pose.t_cw
+        inserted = None
+        thin = len(track.index0) < self.options.keyframe_overlap * self._most_matches
+        if status == ROTATION_ONLY and thin:
+            inserted = Keyframe(view, pose.R_cw, pose.t_cw)
+            inserted.covariance = self._covariance(reference, pose)
+            same = reference.landmark[track.index0]
+            inserted.landmark[track.index1] = same
+            self.map.add_keyframe(inserted)
+            self._refer_to(inserted)
+        return self._state(view, status, message, pose, track, pose, clock, inserted is not None)
+
+    def _is_plane(self, x0: np.ndarray, x1: np.ndarray, focal: float) -> bool:
+        _, mask = cv2.findHomography(
+            x0 * focal, x1 * focal, cv2.RANSAC, 2 * self.options.threshold_px
+        )
+        return mask is not None and mask.mean() > PLANE_SHARE
+
+    def _initialize(
+        self, view: View, track: _Track, frame: Frame, clock: _Clock
+    ) -> OdometryState | None:
+        """Landmarks from two views; the scale goes on from common landmarks or the last depth."""
+        reference, two_view = track.reference, track.result.pose
+        R_cw = two_view.R_10 @ reference.R_cw
+
+        def placed(baseline: float) -> Keyframe:
+            t_cw = two_view.R_10 @ reference.t_cw + baseline * two_view.t_10
+            return Keyframe(view, R_cw, t_cw)
+
+        keyframe = placed(1.0)
+        old_landmark = reference.landmark.copy()
+        old = self.map.points, self.map.covariances
+        reference.landmark[:] = -1
+        made = self.map.triangulate(reference, keyframe, track.index0, track.index1)
+        new_landmark = reference.landmark.copy()
+        if made < max(MIN_INITIAL_LANDMARKS, len(track.index0) // 3):
+            reference.landmark[:] = old_landmark
+            self.map.points, self.map.covariances = old
+            return None
+        depth = self._depth_in(reference, new_landmark)
+        both = (old_landmark >= 0) & (new_landmark >= 0)
+        baseline = 1.0
+        if both.sum() >= 5:
+            ratio = self._depth_in(reference, old_landmark) / depth
+            baseline = float(np.median(ratio[both]))
+        elif self._depth is not None:
+            baseline = self._depth / float(np.nanmedian(depth))
+        ids = new_landmark[new_landmark >= 0]
+        self.map.points[ids] = reference.centre + baseline * (
+            self.map.points[ids] - reference.centre
+        )
+        self.map.covariances[ids] *= baseline**2
+        keyframe.t_cw = placed(baseline).t_cw
+        spread = np.zeros((6, 6))
+        spread[:3, :3] = self.map.sigma(view.camera) ** 2 * np.eye(3)
+        spread[3:, 3:] = (0.02 * baseline) ** 2 * np.eye(3)
+        used = reference.landmark[track.index0] >= 0
+        pose = _Pose(keyframe.R_cw, keyframe.t_cw, spread, used)
+        keyframe.covariance = self._covariance(reference, pose)
+        self.map.add_keyframe(keyframe)
+        self._initialized = True
+        self._correct_scale(keyframe, reference, frame)
+        self._refer_to(keyframe)
+        self._anchor = keyframe.R_cw, keyframe.t_cw
+        self._depth = float(np.nanmedian(self._depth_in(keyframe, keyframe.landmark)))
+        clock.lap("map")
+        return self._state(view, OK, "", keyframe, track, pose, clock, True)
+
+    def _depth_in(self, keyframe: Keyframe, landmark: np.ndarray) -> np.ndarray:
+        """(N,) depths of a keyframe's keypoints; NaN where they show no landmark."""
+        depth = np.full(len(landmark), np.nan)
+        seen = landmark >= 0
+        depth[seen] = (self.map.points[landmark[seen]] @ keyframe.R_cw.T + keyframe.t_cw)[:, 2]
+        return depth
+
+    def _refer_to(self, keyframe: Keyframe) -> None:
+        self._reference = keyframe
+        self._most_matches = 0
+
+    def _fail(
+        self, stamp_ns: int, message: str, track: _Track | None, clock: _Clock
+    ) -> OdometryState:
+        """Nothing to go by: the pose is held and its uncertainty grows."""
+        self._failures += 1
+        status = LOST if self._failures > self.options.lost_after else FEW_MATCHES
+        T_wc = np.eye(4) if self._last is None else self._last.T_wc
+        state = OdometryState(
+            stamp_ns,
+            status,
+            message,
+            T_wc,
+            self._published(self._drifted(stamp_ns), T_wc[:3, 3]),
+            np.zeros(6),
+            relative=track and track.result,
+            relative_stamp_ns=track and track.reference.view.stamp_ns,
+            counts=_counts(track, 0),
+            ms=clock.ms,
+        )
+        self._last = state
+        return state
+
+    def _drifted(self, stamp_ns: int) -> np.ndarray:
+        """World covariance of the held pose after the time without tracking."""
+        good = self._last_good
+        if good is None:
+            return np.zeros((6, 6))
+        elapsed_s = (stamp_ns - good.stamp_ns) * 1e-9
+        speed = max(np.linalg.norm(good.twist[:3]), 0.1 * (self._depth or 1.0))
+        spread = np.zeros((6, 6))
+        spread[:3, :3] = (LOST_TURN_RADPS * elapsed_s) ** 2 * np.eye(3)
+        spread[3:, 3:] = (speed * elapsed_s) ** 2 * np.eye(3)
+        base = self._reference.covariance if self._reference else np.zeros((6, 6))
+        return base + covariance.in_world(spread, good.T_wc)
+
+    def _restart_is_due(self, view: View) -> bool:
+        good, o = self._last_good, self.options
+        lost_s = (view.stamp_ns - good.stamp_ns) * 1e-9 if good else float("inf")
+        return self._failures > o.lost_after and lost_s > o.restart_s
+
+    def _restart(self, view: View, track: _Track, clock: _Clock) -> OdometryState:
+        """Begin anew at the held pose: the view has not come back."""
+        if len(view.x) < 5 * self.options.min_inliers:
+            return self._fail(view.stamp_ns, "too few keypoints to start again", track, clock)
+        state = self._start(view, clock)
+        self._failures = 0
+        return state
+
+    def _covariance(self, reference: Keyframe, pose: _Pose) -> np.ndarray:
+        T_wc = _T_wc(pose.R_cw, pose.t_cw)
+        return reference.covariance + covariance.in_world(pose.covariance, T_wc)
+
+    def _published(self, covariance_world: np.ndarray, position: np.ndarray) -> np.ndarray:
+        return covariance.of_pose(covariance_world, position) + covariance.of_scale(
+            position, self._scale.sigma
+        )
+
+    def _state(
+        self,
+        view: View,
+        status: str,
+        message: str,
+        where: _Pose | Keyframe,
+        track: _Track | None,
+        pose: _Pose | None,
+        clock: _Clock,
+        keyframe: bool,
+    ) -> OdometryState:
+        T_wc = _T_wc(where.R_cw, where.t_cw)
+        spread = where.covariance
+        if isinstance(where, _Pose):
+            spread = self._covariance(track.reference, where)
+        extra = {}
+        if track is not None and pose is not None:
+            used = track.rows[pose.used]
+            ids = track.reference.landmark[track.index0[pose.used]]
+            scores = track.result.scores
+            extra = {
+                "points_cam": self.map.points[ids] @ where.R_cw.T + where.t_cw,
+                "points_px": view.features.points[track.index1[pose.used]].astype(np.float64),
+                "scores": np.ones(len(ids)) if scores is None else scores[used],
+            }
+        state = OdometryState(
+            view.stamp_ns,
+            status,
+            message,
+            T_wc,
+            self._published(spread, T_wc[:3, 3]),
+            self._twist(view.stamp_ns, T_wc, status),
+            keyframe,
+            track and track.result,
+            track and track.reference.view.stamp_ns,
+            counts={"features": len(view.x)}
+            | _counts(track, 0 if pose is None else pose.used.sum()),
+            ms=clock.ms,
+            **extra,
+        )
+        self._last = state
+        if state.tracked:
+            self._last_good = state
+        return state
+
+    def _twist(self, stamp_ns: int, T_wc: np.ndarray, status: str) -> np.ndarray:
+        """Velocity in the camera frame from the last two tracked poses."""
+        last = self._last
+        if last is None or not last.tracked or status not in TRACKED:
+            return np.zeros(6)
+        elapsed_s = (stamp_ns - last.stamp_ns) * 1e-9
+        moved = np.linalg.inv(last.T_wc) @ T_wc
+        angular, _ = cv2.Rodrigues(moved[:3, :3])
+        linear = moved[:3, :3].T @ moved[:3, 3]
+        return np.concatenate([linear, angular.ravel()]) / elapsed_s
+
+
+class _Clock:
+    """Milliseconds since the last lap, by stage."""
+
+    def __init__(self) -> None:
+        self.ms: dict[str, float] = {}
+        self._now = time.perf_counter()
+
+    def lap(self, stage: str, part_ms: float | None = None) -> None:
+        """Add the time since the last lap to a stage, or a known part of it."""
+        now = time.perf_counter()
+        elapsed_ms = 1e3 * (now - self._now) if part_ms is None else part_ms
+        self._now += elapsed_ms * 1e-3
+        self.ms[stage] = self.ms.get(stage, 0.0) + elapsed_ms
+
+
+def _one_to_one(matches: Matches, chosen: np.ndarray) -> np.ndarray:
+    """Rows of the chosen matches; of those that share a keypoint the nearest in appearance."""
+    rows = np.flatnonzero(chosen)
+    rows = rows[np.argsort(matches.distance[rows], kind="stable")]
+    _, first = np.unique(matches.index1[rows], return_index=True)
+    return np.sort(rows[first])
+
+
+def _T_wc(R_cw: np.ndarray, t_cw: np.ndarray) -> np.ndarray:
+    T_wc = np.eye(4)
+    T_wc[:3, :3], T_wc[:3, 3] = R_cw.T, -R_cw.T @ t_cw
+    return T_wc
+
+
+def _counts(track: _Track | None, landmarks: int) -> dict[str, int]:
+    if track is None:
+        return {"matches": 0, "kept": 0, "inliers": 0, "landmarks": 0}
+    return {
+        "matches": len(track.result.correspondences),
+        "kept": int(track.result.kept.sum()),
+        "inliers": int(track.result.inliers.sum()),
+        "landmarks": int(landmarks),
+    }

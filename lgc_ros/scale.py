@@ -1,0 +1,168 @@
+"""Metric scale of a monocular map, from what else is known about the robot.
+
+| source           | needs                                            | gives                    |
+|------------------|--------------------------------------------------|--------------------------|
+| `none`           | nothing                                          | unit: the first baseline |
+| `constant_speed` | `speed_mps`, a robot that keeps to it            | metres, as good as that  |
+| `odom`           | a wheel odometry pose with every frame           | metres, as the wheels    |
+| `depth`          | depth images aligned with the colour images      | metres, best             |
+| `camera_height`  | `camera_height_m` over flat ground, the pitch    | metres if ground shows   |
+
+Each source looks at the newest keyframe and says how many metres one unit of the map is. The
+median over the latest keyframes corrects the map, so that one bad answer changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lgc_ros.errors import ConfigError
+
+# Answers that count: few enough to follow a drift, enough to outvote bad ones.
+MEMORY = 15
+UNKNOWN_SIGMA = 1.0
+MIN_SIGMA = 0.005
+MIN_DEPTHS = 15
+MIN_GROUND_POINTS = 15
+# Ground lies between these angles below the horizon: nearer is the robot, farther is imprecise.
+GROUND_BELOW_DEG = (8.0, 60.0)
+# Half width of the neighbourhood, relative to the height, in which ground points are counted.
+GROUND_BAND = 0.04
+
+
+@dataclass(frozen=True)
+class ScaleOptions:
+    """Which source, and what it needs to know.
+
+    Args:
+        source: a key of SOURCES.
+        speed_mps: for `constant_speed`.
+        camera_height_m: height of the camera over the ground, for `camera_height`.
+        camera_pitch_deg: how far the camera looks below the horizon, for `camera_height`.
+    """
+
+    source: str = "none"
+    speed_mps: float | None = None
+    camera_height_m: float | None = None
+    camera_pitch_deg: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.source not in SOURCES:
+            raise ConfigError(
+                f"unknown scale source {self.source!r}: use one of {', '.join(SOURCES)}"
+            )
+        for source, name in (
+            ("constant_speed", "speed_mps"),
+            ("camera_height", "camera_height_m"),
+        ):
+            value = getattr(self, name)
+            if self.source == source and (value is None or not 0 < value < float("inf")):
+                raise ConfigError(f"scale source {source} needs a positive {name}, got {value}")
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleEvidence:
+    """What is known at a keyframe; lengths of the map are in its own unit.
+
+    Attributes:
+        elapsed_s, distance: time and way of the camera since the previous keyframe.
+        odom_distance_m: the way of the wheel odometry in that time; None without it.
+        points_cam: (N, 3) landmarks seen, in the camera frame.
+        depths_m: (N,) measured depth of these landmarks, 0 where unknown; None without depth.
+    """
+
+    elapsed_s: float
+    distance: float
+    odom_distance_m: float | None
+    points_cam: np.ndarray
+    depths_m: np.ndarray | None
+
+
+def _none(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
+    return None
+
+
+def _constant_speed(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
+    return _ratio(options.speed_mps * evidence.elapsed_s, evidence.distance)
+
+
+def _odom(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
+    if evidence.odom_distance_m is None:
+        return None
+    return _ratio(evidence.odom_distance_m, evidence.distance)
+
+
+def _depth(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
+    if evidence.depths_m is None:
+        return None
+    z = evidence.points_cam[:, 2]
+    known = np.isfinite(evidence.depths_m) & (evidence.depths_m > 0) & (z > 0)
+    if known.sum() < MIN_DEPTHS:
+        return None
+    return float(np.median(evidence.depths_m[known] / z[known]))
+
+
+def _camera_height(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
+    """The height at which most landmarks below the camera lie is that of the ground."""
+    pitch = np.radians(options.camera_pitch_deg)
+    down = np.array([0.0, np.cos(pitch), np.sin(pitch)])
+    ahead = np.array([0.0, -np.sin(pitch), np.cos(pitch)])
+    height, forward = evidence.points_cam @ down, evidence.points_cam @ ahead
+    below = np.degrees(np.arctan2(height, np.hypot(forward, evidence.points_cam[:, 0])))
+    low, high = GROUND_BELOW_DEG
+    height = np.sort(height[(height > 0) & (below > low) & (below < high)])
+    if len(height) < MIN_GROUND_POINTS:
+        return None
+    first = np.searchsorted(height, height * (1 - GROUND_BAND))
+    last = np.searchsorted(height, height * (1 + GROUND_BAND))
+    support = last - first
+    densest = int(np.argmax(support))
+    if support[densest] < MIN_GROUND_POINTS:
+        return None
+    ground = np.median(height[first[densest] : last[densest]])
+    return _ratio(options.camera_height_m, ground)
+
+
+def _ratio(metres: float, units: float) -> float | None:
+    return float(metres / units) if metres > 0 and units > 1e-9 else None
+
+
+SOURCES: dict[str, Callable[[ScaleEvidence, ScaleOptions], float | None]] = {
+    "none": _none,
+    "constant_speed": _constant_speed,
+    "odom": _odom,
+    "depth": _depth,
+    "camera_height": _camera_height,
+}
+
+
+class ScaleEstimator:
+    """Turns the answers of a source into corrections of the map."""
+
+    def __init__(self, options: ScaleOptions) -> None:
+        self.options = options
+        self._log_ratios: deque[float] = deque(maxlen=MEMORY)
+
+    @property
+    def sigma(self) -> float:
+        """Relative standard deviation of the scale; 1 while it is unknown."""
+        if not self._log_ratios:
+            return UNKNOWN_SIGMA
+        answers = np.array(self._log_ratios)
+        spread = 1.4826 * np.median(np.abs(answers - np.median(answers)))
+        return float(np.hypot(MIN_SIGMA, spread / np.sqrt(len(answers))))
+
+    def correction(self, evidence: ScaleEvidence) -> float:
+        """The factor to multiply the map with, 1 if nothing is known."""
+        ratio = SOURCES[self.options.source](evidence, self.options)
+        if ratio is None:
+            return 1.0
+        self._log_ratios.append(np.log(ratio))
+        step = float(np.median(self._log_ratios))
+        # Earlier answers were about the map before the correction.
+        self._log_ratios = deque((answer - step for answer in self._log_ratios), MEMORY)
+        return float(np.exp(step))
