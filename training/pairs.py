@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import cv2
@@ -89,8 +90,13 @@ def undistort(image: np.ndarray, camera: Camera) -> np.ndarray:
     """The image as a pinhole camera with the same K and size would have taken it."""
     if not camera.has_distortion:
         return image
+    return cv2.remap(image, _distorted_pixels(camera), None, cv2.INTER_LINEAR)
+
+
+@lru_cache(maxsize=1)
+def _distorted_pixels(camera: Camera) -> np.ndarray:
+    """Where to find each pixel (H, W, 2) of the undistorted image; the same for a whole scene."""
     width, height = camera.size
     u, v = np.meshgrid(np.arange(width), np.arange(height))
     rays = np.column_stack([u.ravel(), v.ravel(), np.ones(u.size)]) @ np.linalg.inv(camera.K).T
-    source = camera.project(rays).reshape(height, width, 2).astype(np.float32)
-    return cv2.remap(image, source, None, cv2.INTER_LINEAR)
+    return camera.project(rays).reshape(height, width, 2).astype(np.float32)
