@@ -15,7 +15,7 @@ from lgc_ros.errors import CameraError, SourceError
 from lgc_ros.frame import Frame, read_image
 from lgc_ros.sources.base import Loader, Source
 from lgc_ros.sources.files import read_lines
-from lgc_ros.sources.trajectory import MAX_GAP_NS, Trajectory
+from lgc_ros.sources.trajectory import Trajectory
 
 GROUND_TRUTH = "state_groundtruth_estimate0"
 MODELS = {"radial-tangential": "plumb_bob", "equidistant": "equidistant"}
@@ -29,7 +29,6 @@ def open_euroc(
     path: Path,
     camera: Camera | None = None,
     image_folder: str = "cam0",
-    max_gap_s: float = MAX_GAP_NS / 1e9,
 ) -> Source:
     """The images of `cam0` or `cam1`; ground truth is interpolated at their stamps.
 
@@ -51,7 +50,7 @@ def open_euroc(
 
     def load(index: int, stamp_ns: int, name: str) -> Frame:
         image = read_image(folder / "data" / name)
-        T_wb = trajectory.pose_at(stamp_ns, round(max_gap_s * 1e9)) if trajectory else None
+        T_wb = trajectory.pose_at(stamp_ns) if trajectory else None
         T_wc = None if T_wb is None else T_wb @ T_bc
         return Frame(index, stamp_ns, image, camera, T_wc, name=f"{image_folder}/data/{name}")
 

@@ -19,7 +19,7 @@ from lgc_ros.frame import Frame
 from lgc_ros.image_encoding import DEPTH_ENCODINGS, image_from_message
 from lgc_ros.sources.base import Loader, Source
 from lgc_ros.sources.mcap_salvage import SalvagedMcap, is_cut_off
-from lgc_ros.sources.trajectory import MAX_GAP_NS, Trajectory, read_trajectory
+from lgc_ros.sources.trajectory import Trajectory, read_trajectory
 
 if TYPE_CHECKING:
     from rosbags.highlevel import AnyReader
@@ -55,7 +55,6 @@ def open_rosbag(
     gt: str | Path | None = None,
     T_bc: np.ndarray | None = None,
     rectified: bool | None = None,
-    max_gap_s: float = MAX_GAP_NS / 1e9,
 ) -> Source:
     """The images of one topic; topics that are not named are found by type.
 
@@ -101,7 +100,7 @@ def open_rosbag(
             image = image_from_message(message)
         except ImageError as error:
             raise ImageError(f"{name}: {error}") from error
-        T_wb = trajectory.pose_at(stamp_ns, round(max_gap_s * 1e9)) if trajectory else None
+        T_wb = trajectory.pose_at(stamp_ns) if trajectory else None
         T_wc = None if T_wb is None else T_wb @ T_bc
         return Frame(index, stamp_ns, image, camera, T_wc, name=name)
 

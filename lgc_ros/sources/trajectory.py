@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,10 @@ from lgc_ros.sources.files import read_lines
 
 log = logging.getLogger(__name__)
 
-MAX_GAP_NS = 100_000_000  # between two samples this far apart a pose is not known
+# Between samples further apart than this, and than some of their usual intervals, a pose is not
+# known: tracking was lost there, it is not just slow.
+MAX_GAP_NS = 100_000_000
+MAX_GAP_INTERVALS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +50,21 @@ class Trajectory:
         order = np.flatnonzero(valid)[first]
         return cls(stamps_ns, positions[order], quaternions[order] / norms[order, None])
 
-    def pose_at(self, stamp_ns: int, max_gap_ns: int = MAX_GAP_NS) -> np.ndarray | None:
+    @cached_property
+    def max_gap_ns(self) -> int:
+        """Longest time between two samples over which a pose is interpolated."""
+        intervals_ns = np.diff(self.stamps_ns)
+        usual_ns = float(np.median(intervals_ns)) if len(intervals_ns) else 0.0
+        return max(MAX_GAP_NS, round(MAX_GAP_INTERVALS * usual_ns))
+
+    def pose_at(self, stamp_ns: int, max_gap_ns: int | None = None) -> np.ndarray | None:
         """Pose (4, 4) between two samples; None outside of them and in gaps of the recording."""
         after = int(np.searchsorted(self.stamps_ns, stamp_ns))
         if after == len(self.stamps_ns):
             return None
         before = after if self.stamps_ns[after] == stamp_ns else after - 1
         span_ns = int(self.stamps_ns[after] - self.stamps_ns[before])
-        if before < 0 or span_ns > max_gap_ns:
+        if before < 0 or span_ns > (self.max_gap_ns if max_gap_ns is None else max_gap_ns):
             return None
         part = (stamp_ns - int(self.stamps_ns[before])) / span_ns if span_ns else 0.0
         T_wb = np.eye(4)

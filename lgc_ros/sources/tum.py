@@ -16,7 +16,7 @@ from lgc_ros.errors import SourceError
 from lgc_ros.frame import Frame, read_image
 from lgc_ros.sources.base import Loader, Source, camera_beside
 from lgc_ros.sources.files import read_lines
-from lgc_ros.sources.trajectory import MAX_GAP_NS, parse_stamp, read_trajectory
+from lgc_ros.sources.trajectory import parse_stamp, read_trajectory
 
 log = logging.getLogger(__name__)
 
@@ -33,13 +33,11 @@ def open_tum(
     path: Path,
     camera: Camera | None = None,
     depth: bool = True,
-    max_gap_s: float = MAX_GAP_NS / 1e9,
     rectified: bool = False,
 ) -> Source:
     """The colour images; ground truth is interpolated at their stamps, depth is the nearest one.
 
-    Without `depth`, depth images are not read. In gaps of the ground truth longer than
-    `max_gap_s` frames have no pose.
+    Without `depth`, depth images are not read. In gaps of the ground truth frames have no pose.
     """
     path = Path(path)
     camera = camera or camera_beside(path / "camera.yaml", rectified=rectified)
@@ -54,7 +52,7 @@ def open_tum(
 
     def load(index: int, stamp_ns: int, name: str) -> Frame:
         image = read_image(path / name)
-        T_wc = trajectory.pose_at(stamp_ns, round(max_gap_s * 1e9)) if trajectory else None
+        T_wc = trajectory.pose_at(stamp_ns) if trajectory else None
         nearest = nearest_stamp(depth_stamps_ns, stamp_ns, DEPTH_WINDOW_NS)
         depth_m = None if nearest is None else _read_depth(path / depths[nearest][1])
         return Frame(index, stamp_ns, image, camera, T_wc, depth_m, name)

@@ -56,6 +56,14 @@ def test_no_pose_outside_nor_in_a_gap():
     assert trajectory.pose_at(250 * 10**6, max_gap_ns=300 * 10**6) is not None
 
 
+def test_slow_truth_is_no_gap():
+    stamps_ns = np.array([0, 1, 2, 3, 6, 7, 11, 12]) * 10**9
+    trajectory = Trajectory.from_samples(stamps_ns, np.zeros((8, 3)), [IDENTITY] * 8, "gps")
+    times_s = (0.5, 4.5, 9, 11.5)
+    known = [trajectory.pose_at(round(time * 1e9)) is not None for time in times_s]
+    assert known == [True, True, False, True]
+
+
 def test_samples_without_a_pose_leave_a_gap(caplog):
     positions = [[0, 0, 0], [np.nan, 0, 0], [2, 0, 0], [9, 9, 9]]
     quaternions = [IDENTITY, IDENTITY, IDENTITY, [0, 0, 0, 0]]
