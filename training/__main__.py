@@ -6,10 +6,9 @@ from pathlib import Path
 
 import typer
 import yaml
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lgc_ros.errors import LgcError
+from training.progress import CONSOLE, log_to_console, progress_bar
 
 app = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 
@@ -32,7 +31,7 @@ def prepare(
     from training.prepare import prepare as run
     from training.prepare import read_config
 
-    with _progress_bar() as bar:
+    with progress_bar() as bar:
         rows: dict[str, int] = {}
 
         def show(stage: str, done: int, total: int) -> None:
@@ -67,21 +66,32 @@ def pairs(
     typer.echo(f"{count} pairs in {out / 'pairs.txt'}")
 
 
-def _key_value(text: str) -> tuple[str, object]:
+@app.command()
+def train(
+    config: Path = typer.Argument(help="YAML file: data, architecture, loss, schedule, seed."),
+    out: Path = typer.Option(..., help="Folder of this run; holding a resume point, it goes on."),
+    change: list[str] = typer.Option(
+        [], "--set", help="Replace a key of the file, e.g. steps=1000; may be repeated."
+    ),
+) -> None:
+    """Train the filter; call again to resume. With torchrun: on many GPUs and machines."""
+    from training.config import read_train_config
+    from training.trainer import train as run
+
+    log_to_console()
+    typer.echo(run(read_train_config(config, dict(_halves(text) for text in change)), out))
+
+
+def _halves(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
         raise typer.BadParameter(f"'{text}' is not of the form key=value")
+    return key, value
+
+
+def _key_value(text: str) -> tuple[str, object]:
+    key, value = _halves(text)
     return key, yaml.safe_load(value)
-
-
-def _progress_bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    )
 
 
 def main() -> None:
@@ -89,7 +99,7 @@ def main() -> None:
     try:
         app()
     except LgcError as error:
-        Console(stderr=True).print(f"Error: {error}", style="red", markup=False, highlight=False)
+        CONSOLE.print(f"Error: {error}", style="red", markup=False, highlight=False)
         raise SystemExit(1) from error
 
 

@@ -32,9 +32,17 @@ def essential_loss(E: Tensor, E_gt: Tensor) -> Tensor:
 
 
 def regression_loss(logits: Tensor, xs: Tensor, E_gt: Tensor) -> Tensor:
-    """Essential loss of the weighted 8-point solution of the network's weights."""
-    E = weighted_eight_point(xs[..., :2], xs[..., 2:4], match_weights(logits))
-    return essential_loss(E, E_gt)
+    """Essential loss of the weighted 8-point solution of the network's weights.
+
+    It is NaN where an input is not finite: the eigendecomposition would raise an error instead,
+    in one of several processes perhaps, which the others would wait for.
+    """
+    xs, weights = xs[..., :4], match_weights(logits)
+    finite = xs.isfinite().all(-1).all(-1) & weights.isfinite().all(-1)
+    weights = torch.where(finite[:, None], weights, 0.0)
+    xs = torch.where(finite[:, None, None], xs, 0.0)
+    E = weighted_eight_point(xs[..., :2], xs[..., 2:], weights)
+    return essential_loss(torch.where(finite[:, None, None], E, torch.nan), E_gt)
 
 
 def _unit(E: Tensor) -> Tensor:

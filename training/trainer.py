@@ -7,7 +7,9 @@ import datetime
 import logging
 import math
 import os
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,20 +17,19 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import yaml
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import TextColumn
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from torch.utils.tensorboard import SummaryWriter
 
 from lgc_ros.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
-from lgc_ros.errors import CheckpointError, ConfigError
+from lgc_ros.errors import CheckpointError, ConfigError, LgcError
 from lgc_ros.network import CorrespondenceNetwork
 from training.config import TrainConfig
-from training.data.batches import Batch, Batches
-from training.data.dump import Dump
+from training.data.batches import Batch, Batches, open_dump
 from training.losses import classification_loss, essential_loss, regression_loss
+from training.progress import progress_bar
 from training.validation import ValidationScore, validate
 
 log = logging.getLogger(__name__)
@@ -37,13 +38,16 @@ RESUME_FILE = "resume.pt"
 BEST_FILE = "best.safetensors"
 LAST_FILE = "last.safetensors"
 LOG_EVERY = 20
+TIMEOUT = datetime.timedelta(hours=4)
+"""How long processes wait for each other: the first one validates while the others wait."""
 
 
 def train(config: TrainConfig, out: Path) -> Path:
     """Train until ``config.steps``, continuing from the resume point in ``out`` if there is one.
 
-    Writes ``best.safetensors`` (by validation mAP; the last weights when nothing is validated),
-    ``last.safetensors``, the resume point, TensorBoard events and the configuration.
+    Writes ``best.safetensors`` (by validation mAP), ``last.safetensors``, the resume point,
+    TensorBoard events and the configuration. Returns the best weights; the last ones when nothing
+    is validated. A run that is asked to end (SIGTERM, Ctrl-C) saves a resume point first.
     """
     with _processes() as (rank, world, device):
         if config.batch % world:
@@ -61,7 +65,8 @@ class _Run:
     def __init__(
         self, config: TrainConfig, out: Path, rank: int, world: int, device: torch.device
     ) -> None:
-        self.config, self.out, self.rank, self.device = config, out, rank, device
+        self.config, self.out, self.device = config, out, device
+        self.rank, self.world = rank, world
         torch.manual_seed(config.seed)
         self.network = _initial_network(config).to(device)
         self.average = copy.deepcopy(self.network) if config.average else None
@@ -81,7 +86,8 @@ class _Run:
             rank=rank,
             world=world,
         )
-        self.validation = [Dump(Path(path)) for path in config.validation] if rank == 0 else []
+        dumps = config.validation if rank == 0 else ()
+        self.validation = [open_dump(Path(path), config.side) for path in dumps]
 
     def loop(self) -> None:
         config = self.config
@@ -92,13 +98,27 @@ class _Run:
             num_workers=config.workers,
             prefetch_factor=4 if config.workers else None,
         )
-        with self._reporting() as report:
+        with self._reporting() as report, _end_requests() as asked_to_end:
             for batch in loader:
                 losses = self._update(batch)
                 self.step += 1
                 report(losses)
+                end = self._agree(asked_to_end())
                 if self.rank == 0:
-                    self._housekeeping()
+                    self._housekeeping(end)
+                if end and self.step < config.steps:
+                    raise LgcError(
+                        f"training was ended at step {self.step} of {config.steps}: "
+                        "call it again to go on from there"
+                    )
+
+    def _agree(self, end: bool) -> bool:
+        """Whether any process was asked to end: all of them must do so after the same step."""
+        if self.world == 1:
+            return end
+        requests = torch.tensor(float(end), device=self.device)
+        dist.all_reduce(requests)
+        return bool(requests > 0)
 
     def _update(self, batch: Batch) -> dict[str, float]:
         """One optimizer step; a batch whose loss or gradient is not finite changes nothing."""
@@ -106,6 +126,7 @@ class _Run:
         self.network.train()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(config, self.step)
+        statistics = [buffer.clone() for buffer in self.network.buffers()]
         with torch.autocast(self.device.type, enabled=self.device.type == "cuda"):
             output = self.parallel(batch.xs.to(self.device))
         losses = batch_losses(config, self.step, output.float(), batch)
@@ -118,12 +139,15 @@ class _Run:
             self.scaler.step(self.optimizer)
             self._follow()
         else:
+            for buffer, before in zip(self.network.buffers(), statistics, strict=True):
+                buffer.copy_(before)
             self.skipped += 1
-            log.warning(
-                "step %d: the gradient is not finite; batch skipped, %d so far",
-                self.step,
-                self.skipped,
-            )
+            if self.rank == 0:
+                log.warning(
+                    "step %d: the gradient is not finite; batch skipped, %d so far",
+                    self.step,
+                    self.skipped,
+                )
         self.scaler.update()
         return {name: value.item() for name, value in losses.items()} | {"gradient": float(norm)}
 
@@ -140,11 +164,11 @@ class _Run:
                 else:
                     mean.copy_(value)
 
-    def _housekeeping(self) -> None:
+    def _housekeeping(self, end: bool) -> None:
         config, last = self.config, self.step == self.config.steps
         if self.validation and (last or self.step % config.validate_every == 0):
             self._validate()
-        if last or self.step % config.save_every == 0:
+        if last or end or self.step % config.save_every == 0:
             save_checkpoint(self.out / LAST_FILE, self.result, self._info({}))
             self._save()
 
@@ -253,7 +277,8 @@ class _Run:
         log.info("resuming at step %d", self.step)
 
     @contextmanager
-    def _reporting(self) -> Iterator:
+    def _reporting(self) -> Iterator[Callable[[dict[str, float]], None]]:
+        """What is called with the losses of each step; only the first process reports."""
         if self.rank != 0:
             yield lambda losses: None
             return
@@ -261,20 +286,14 @@ class _Run:
             yaml.safe_dump(_plain(self.config.as_dict()), sort_keys=False), encoding="utf-8"
         )
         self.writer = SummaryWriter(self.out, purge_step=self.step)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("loss {task.fields[loss]:.4f}  skipped {task.fields[skipped]}"),
-        )
-        with Progress(*columns, console=Console(stderr=True)) as progress, self.writer:
+        numbers = TextColumn("loss {task.fields[loss]:.4f}  skipped {task.fields[skipped]}")
+        with progress_bar(numbers) as progress, self.writer:
             task = progress.add_task(
                 self.config.name,
                 total=self.config.steps,
                 completed=self.step,
                 loss=math.nan,
-                skipped=0,
+                skipped=self.skipped,
             )
 
             def report(losses: dict[str, float]) -> None:
@@ -285,6 +304,14 @@ class _Run:
                     for name, value in losses.items():
                         self.writer.add_scalar(f"train/{name}", value, self.step)
                     self.writer.add_scalar("train/skipped", self.skipped, self.step)
+                if progress.disable and self.step % self.config.save_every == 0:
+                    log.info(
+                        "step %d of %d: loss %.4f, %d batches skipped",
+                        self.step,
+                        self.config.steps,
+                        losses["loss"],
+                        self.skipped,
+                    )
 
             yield report
 
@@ -323,17 +350,44 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 
 
 @contextmanager
+def _end_requests() -> Iterator[Callable[[], bool]]:
+    """Whether SIGTERM or Ctrl-C came since; a second one acts as if nobody had listened."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    received: list[int] = []
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in signals}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def receive(number: int, frame: object) -> None:
+        received.append(number)
+        restore()
+
+    for number in signals:
+        signal.signal(number, receive)
+    try:
+        yield lambda: bool(received)
+    finally:
+        restore()
+
+
+@contextmanager
 def _processes() -> Iterator[tuple[int, int, torch.device]]:
     """Rank, number of processes and device, as torchrun set them up; alone without torchrun."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     cuda = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) if cuda else 0)
-    if not cuda:
-        device = torch.device("cpu")
+    device = torch.device("cpu")
+    if cuda:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
     if world == 1:
         yield 0, 1, device
         return
-    dist.init_process_group("nccl" if cuda else "gloo")
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=TIMEOUT)
     try:
         yield dist.get_rank(), world, device
     finally:

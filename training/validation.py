@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from lgc_ros import geometry
+from lgc_ros.errors import DatasetError
 from lgc_ros.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
 from lgc_ros.evaluation import NO_POSE_ERROR_DEG, mean_average_precision, pose_error_deg
 from lgc_ros.matching import Correspondences
@@ -84,6 +85,11 @@ def _error(estimate: PoseEstimate | None, pair: LabelledPair) -> float:
 
 def to_correspondences(pair: LabelledPair, scores: np.ndarray | None = None) -> Correspondences:
     """A prepared pair as the estimators take it."""
+    if pair.K0 is None or pair.K1 is None:
+        raise DatasetError(
+            "a dump holds no intrinsics (cx1s, cy1s, f1s …), which pixel thresholds need: "
+            "prepare it with `python -m training prepare`"
+        )
     x = pair.xs.astype(np.float64)
     p0 = x[:, :2] * pair.K0[[0, 1], [0, 1]] + pair.K0[:2, 2]
     p1 = x[:, 2:] * pair.K1[[0, 1], [0, 1]] + pair.K1[:2, 2]

@@ -69,7 +69,7 @@ class Batches(torch.utils.data.Dataset):
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        self.sources = [open_source(source, matches) for source in sources]
+        self.sources = [open_source(source, matches, side) for source in sources]
         weights = np.array([source.weight for source in sources], dtype=np.float64)
         self.probabilities = weights / weights.sum()
         self.steps = steps
@@ -96,15 +96,18 @@ class Batches(torch.utils.data.Dataset):
         return choose_matches(rng, source(rng), self.matches)
 
 
-def open_source(config: SourceConfig, matches: int) -> PairSource:
-    """The function that draws one pair from a source."""
+def open_source(config: SourceConfig, matches: int, side: tuple[str, ...] = ()) -> PairSource:
+    """The function that draws one pair, with the named side information, from a source."""
     if config.kind == "simulation":
         return _Simulation(matches, config.turn)
     if config.kind == "dump":
         if config.path is None:
             raise ConfigError("a source of kind 'dump' needs a path")
-        return _DumpPairs(Path(config.path), config.turn)
-    raise ConfigError(f"unknown source kind {config.kind!r}: use dump or simulation")
+        return _DumpPairs(Path(config.path), config.turn, side)
+    raise ConfigError(
+        f"unknown source kind {config.kind!r}: use simulation, or dump for prepared pairs "
+        "(photographs and rendered ones alike)"
+    )
 
 
 @dataclass(frozen=True)
@@ -118,18 +121,30 @@ class _Simulation:
 
 
 class _DumpPairs:
-    def __init__(self, path: Path, turn: bool) -> None:
-        self.dump = Dump(path)
+    def __init__(self, path: Path, turn: bool, side: tuple[str, ...]) -> None:
+        self.dump = open_dump(path, side)
         self.turn = turn
-        if len(self.dump) == 0:
-            raise DatasetError(f"{path} holds no pairs: prepare it with a lower visibility limit")
-
         self.cumulative = np.cumsum(scene_balance(path, len(self.dump)))
 
     def __call__(self, rng: np.random.Generator) -> LabelledPair:
         drawn = rng.random() * self.cumulative[-1]
         pair = self.dump[int(np.searchsorted(self.cumulative, drawn, side="right"))]
         return turn_pair(rng, pair) if self.turn else pair
+
+
+def open_dump(path: Path, side: tuple[str, ...] = ()) -> Dump:
+    """A dump that holds pairs, and the side information asked for."""
+    dump = Dump(path)
+    if len(dump) == 0:
+        raise DatasetError(f"{path} holds no pairs: prepare it with a lower visibility limit")
+    missing = [name for name in side if getattr(dump[0], name) is None]
+    if missing:
+        raise DatasetError(
+            f"{path} holds no {' and '.join(missing)} for its matches: prepare the data with "
+            "`python -m training prepare`, or train without this side information"
+        )
+    dump.close()  # each process that reads from it opens the file itself
+    return dump
 
 
 def scene_balance(path: Path, pairs: int) -> np.ndarray:

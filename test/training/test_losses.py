@@ -1,0 +1,94 @@
+"""The losses of section 3.4 reward right weights, and only those."""
+
+import numpy as np
+import pytest
+import torch
+from scenes import random_scene
+
+from training.losses import classification_loss, essential_loss, regression_loss
+
+
+def pair_tensors(seed=0, outliers=0):
+    """xs (1, N, 4), labels (1, N) and E_gt (1, 3, 3) of exact matches followed by wrong ones."""
+    scene = random_scene(seed)
+    wrong = np.random.default_rng(seed).uniform(-0.5, 0.5, (outliers, 4))
+    xs = np.vstack([np.hstack([scene.x0, scene.x1]), wrong])
+    labels = np.repeat([1.0, 0.0], [len(scene.x0), outliers])
+    return tuple(torch.tensor(v, dtype=torch.float32)[None] for v in (xs, labels, scene.E_10))
+
+
+def test_right_and_wrong_matches_have_equal_say_in_each_pair():
+    few = torch.tensor([[1.0, 0, 0, 0, 0, 0, 0, 0]])
+    many = torch.tensor([[1.0, 1, 1, 1, 0, 0, 0, 0]])
+    for labels in (few, many):
+        all_right, all_wrong = torch.full_like(labels, 3.0), torch.full_like(labels, -3.0)
+        balanced = classification_loss(all_right, labels), classification_loss(all_wrong, labels)
+        assert balanced[0].item() == pytest.approx(balanced[1].item())
+
+
+def test_a_batch_is_the_mean_of_its_pairs():
+    logits, labels = torch.randn(3, 20), (torch.rand(3, 20) < 0.3).float()
+    single = [classification_loss(logits[i : i + 1], labels[i : i + 1]) for i in range(3)]
+    assert classification_loss(logits, labels).item() == pytest.approx(np.mean(single), rel=1e-5)
+
+
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_a_pair_of_one_class_has_a_finite_loss(label):
+    logits = torch.randn(1, 10, requires_grad=True)
+    loss = classification_loss(logits, torch.full((1, 10), label))
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(logits.grad).all()
+
+
+def test_the_sign_and_scale_of_an_essential_matrix_do_not_matter():
+    E, E_gt = torch.randn(4, 3, 3), torch.randn(4, 3, 3)
+    expected = essential_loss(E, E_gt).item()
+    assert essential_loss(-E, E_gt).item() == pytest.approx(expected)
+    assert essential_loss(E, -5 * E_gt).item() == pytest.approx(expected)
+    assert essential_loss(-3 * E_gt, E_gt).item() == pytest.approx(0, abs=1e-6)
+    assert 0 < expected <= 2
+
+
+def test_weights_that_leave_out_all_wrong_matches_have_no_regression_loss():
+    xs, labels, E_gt = pair_tensors(outliers=200)
+    perfect = torch.where(labels > 0, 3.0, -3.0)
+    assert regression_loss(perfect, xs, E_gt).item() < 1e-6
+    assert regression_loss(torch.ones_like(labels), xs, E_gt).item() > 0.1
+
+
+def test_side_information_does_not_enter_the_eight_point():
+    xs, labels, E_gt = pair_tensors(outliers=20)
+    with_side = torch.cat([xs, torch.rand(1, xs.shape[1], 2)], dim=-1)
+    assert regression_loss(labels, with_side, E_gt) == regression_loss(labels, xs, E_gt)
+
+
+@pytest.mark.parametrize("logit", [-2.0, 0.0, 2.0, 60.0])
+def test_the_gradient_is_finite_whatever_the_network_says(logit):
+    xs, labels, E_gt = pair_tensors(outliers=20)
+    logits = torch.full_like(labels, logit, requires_grad=True)
+    regression_loss(logits, xs, E_gt).backward()
+    assert torch.isfinite(logits.grad).all()
+
+
+def test_the_regression_loss_pulls_wrong_matches_down():
+    xs, labels, E_gt = pair_tensors(outliers=100)
+    logits = torch.full_like(labels, 0.5, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], lr=0.05)
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = regression_loss(logits, xs, E_gt)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0]
+    assert logits[labels == 1].mean() > logits[labels == 0].mean()
+
+
+def test_a_pair_that_is_not_finite_makes_the_loss_nan_and_no_error():
+    xs, labels, E_gt = pair_tensors(outliers=5)
+    broken = xs.clone()
+    broken[0, 3, 1] = torch.nan
+    both = torch.cat([xs, broken]), torch.cat([E_gt, E_gt])
+    assert regression_loss(labels.repeat(2, 1), *both).isnan()

@@ -1,0 +1,344 @@
+"""Training learns, survives what happens to processes, and never mixes runs."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch import nn
+
+import training.trainer
+from lgc_ros.checkpoint import load_checkpoint
+from lgc_ros.errors import ConfigError, DatasetError
+from lgc_ros.network import CorrespondenceNetwork
+from training.config import TrainConfig, read_train_config
+from training.data.batches import Batches, SourceConfig
+from training.data.dump import Dump, write_dump
+from training.data.simulation import simulate_pair
+from training.trainer import batch_losses, learning_rate, train
+from training.validation import ValidationScore, validate
+
+ROOT = Path(training.trainer.__file__).parent.parent
+CONFIGS = ROOT / "training" / "configs"
+MATCHES = 48
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Sums in one order, so that runs can be compared to the last bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory):
+    """``good.hdf5``; ``mixed.hdf5``, one of whose five pairs holds NaN; ``broken.hdf5``."""
+    folder = tmp_path_factory.mktemp("dumps")
+    pairs = (simulate_pair(np.random.default_rng(seed), 2 * MATCHES) for seed in range(40))
+    good = [pair for pair in pairs if (pair.ys < 1e-4).mean() > 0.4][:4]
+    xs = good[0].xs.copy()
+    xs[5, 2] = np.nan
+    broken = replace(good[0], xs=xs)
+    write_dump(folder / "good.hdf5", good)
+    write_dump(folder / "mixed.hdf5", [*good, broken])
+    write_dump(folder / "broken.hdf5", [broken])
+    return folder
+
+
+def tiny(**options):
+    defaults = {
+        "name": "tiny",
+        "sources": (SourceConfig("simulation"),),
+        "blocks": 2,
+        "width": 16,
+        "matches": MATCHES,
+        "batch": 4,
+        "steps": 8,
+        "learning_rate": 3e-3,
+        "beta_from": 4,
+        "clip": 5.0,
+        "save_every": 4,
+        "workers": 0,
+    }
+    return TrainConfig(**{**defaults, **options})
+
+
+def weights(path):
+    return load_checkpoint(path)[0].state_dict()
+
+
+def assert_same_weights(first, second, atol=0.0):
+    first, second = weights(first), weights(second)
+    assert first.keys() == second.keys()
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], rtol=0, atol=atol)
+
+
+def skipped(out):
+    return torch.load(out / "resume.pt", weights_only=True)["skipped"]
+
+
+def test_training_lowers_the_loss_on_pairs_it_has_not_seen(tmp_path):
+    config = tiny(steps=60, batch=8, beta_from=40, learning_rate=1e-2)
+    unseen = Batches(config.sources, steps=1, batch=32, matches=MATCHES, seed=99)[0]
+
+    def loss(network):
+        with torch.no_grad():
+            return batch_losses(config, 0, network.eval()(unseen.xs), unseen)["loss"].item()
+
+    torch.manual_seed(config.seed)
+    before = loss(CorrespondenceNetwork(config.network))
+    after = loss(load_checkpoint(train(config, tmp_path))[0])
+    assert after < 0.9 * before
+
+
+@pytest.mark.parametrize("kind", ["hybrid", "classification", "essential", "direct"])
+@pytest.mark.parametrize("context", ["cn", "pointnet", "none"])
+def test_every_variant_of_the_ablations_trains(tmp_path, kind, context):
+    config = tiny(loss=kind, context=context, side=("ratio",), steps=2, beta_from=1)
+    _, info = load_checkpoint(train(config, tmp_path))
+    assert info.network.context == context
+    assert info.network.head == ("direct" if kind == "direct" else "weights")
+    assert info.side == ("ratio",)
+    assert info.training["config"]["loss"] == kind
+
+
+def test_the_regression_loss_comes_in_after_a_while():
+    config = tiny(beta=0.1, beta_from=20)
+    batch = Batches(config.sources, steps=1, batch=2, matches=MATCHES)[0]
+    logits = torch.randn(2, MATCHES)
+    early, late = (batch_losses(config, step, logits, batch) for step in (19, 20))
+    assert set(early) == {"loss", "classification"}
+    expected = late["classification"] + 0.1 * late["regression"]
+    assert late["loss"].item() == pytest.approx(expected.item())
+
+
+def test_the_learning_rate_warms_up_and_decays():
+    config = tiny(learning_rate=1.0, warmup=10, steps=110, decay="cosine")
+    assert learning_rate(config, 0) == pytest.approx(0.1)
+    assert learning_rate(config, 9) == learning_rate(config, 10) == pytest.approx(1.0)
+    assert learning_rate(config, 60) == pytest.approx(0.5)
+    assert learning_rate(config, 109) < 0.01
+    assert learning_rate(tiny(learning_rate=1e-4), 400_000) == 1e-4
+
+
+def start(config, out, *launcher):
+    """The command line as users call it, in a process of its own."""
+    path = out.with_suffix(".yaml")
+    content = {**config.as_dict(), "sources": [dict(vars(s)) for s in config.sources]}
+    path.write_text(
+        yaml.safe_dump({k: list(v) if isinstance(v, tuple) else v for k, v in content.items()})
+    )
+    return subprocess.Popen(
+        [sys.executable, *launcher, "-m", "training", "train", path, "--out", out],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path, how):
+    endless = tiny(steps=10**6, average=0.9, workers=1)
+    process = start(endless, tmp_path / "run")
+    while not (tmp_path / "run" / "resume.pt").exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=120)
+    step = torch.load(tmp_path / "run" / "resume.pt", weights_only=True)["step"]
+    if how == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 1
+        assert f"training was ended at step {step} of 1000000" in " ".join(errors.split())
+    rest = replace(endless, steps=step + 5, workers=0)
+    assert_same_weights(train(rest, tmp_path / "run"), train(rest, tmp_path / "at_once"))
+
+
+def test_two_processes_learn_the_same_as_one(dumps, tmp_path):
+    """Also where a batch holds NaN: all processes must then skip it."""
+    mixed = SourceConfig("dump", path=str(dumps / "mixed.hdf5"), weight=0.3)
+    config = tiny(sources=(SourceConfig("simulation"), mixed), steps=10, beta_from=5)
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    process = start(config, tmp_path / "two", *launcher)
+    alone = train(config, tmp_path / "one")
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert 0 < skipped(tmp_path / "one") < 10
+    assert skipped(tmp_path / "two") == skipped(tmp_path / "one")
+    one, two = load_checkpoint(alone)[0], load_checkpoint(tmp_path / "two/last.safetensors")[0]
+    batch = Batches(config.sources, steps=1, batch=4, matches=MATCHES)[0]
+    torch.testing.assert_close(one(batch.xs), two(batch.xs), rtol=0, atol=1e-5)
+    for (name, value), other in zip(one.named_parameters(), two.parameters(), strict=True):
+        # What is added before a normalization is taken away by it: only noise moves such a bias.
+        if not name.endswith("linear.bias"):
+            torch.testing.assert_close(value, other, rtol=0, atol=1e-5)
+
+
+def test_processes_must_be_able_to_share_the_batch(monkeypatch, tmp_path):
+    from contextlib import nullcontext
+
+    alone_of_three = nullcontext((0, 3, torch.device("cpu")))
+    monkeypatch.setattr(training.trainer, "_processes", lambda: alone_of_three)
+    with pytest.raises(ConfigError, match="batch 4 cannot be shared by 3 processes"):
+        train(tiny(), tmp_path)
+
+
+@pytest.mark.parametrize("context", ["cn", "none"])
+def test_a_batch_with_nan_is_skipped_counted_and_reported(dumps, tmp_path, caplog, context):
+    mixed = SourceConfig("dump", path=str(dumps / "mixed.hdf5"))
+    config = tiny(sources=(mixed,), steps=12, batch=2, beta_from=0, context=context)
+    result = train(config, tmp_path)
+    assert 0 < skipped(tmp_path) < 12
+    assert f"{skipped(tmp_path)} so far" in caplog.text
+    assert all(torch.isfinite(value).all() for value in weights(result).values())
+
+
+def test_nothing_is_learned_from_batches_with_nan(dumps, tmp_path):
+    config = tiny(sources=(SourceConfig("dump", path=str(dumps / "broken.hdf5")),), steps=3)
+    torch.manual_seed(config.seed)
+    initial = CorrespondenceNetwork(config.network).state_dict()
+    trained = weights(train(config, tmp_path))
+    assert skipped(tmp_path) == 3
+    assert all(torch.equal(trained[name], initial[name]) for name in initial)
+
+
+def test_another_configuration_in_the_same_folder_is_refused(tmp_path):
+    train(tiny(steps=4), tmp_path)
+    with pytest.raises(ConfigError, match=r"resume\.pt belongs to .*different: learning_rate"):
+        train(tiny(steps=4, learning_rate=0.5), tmp_path)
+    longer = train(tiny(steps=6), tmp_path)
+    assert load_checkpoint(longer)[1].training["step"] == 6
+
+
+def test_a_broken_resume_point_is_named(tmp_path):
+    (tmp_path / "resume.pt").write_bytes(b"half a file")
+    with pytest.raises(Exception, match=r"resume\.pt cannot be read .*remove it"):
+        train(tiny(), tmp_path)
+
+
+def test_validation_accuracy_picks_the_best_weights(monkeypatch, dumps, tmp_path):
+    accuracy = iter([0.2, 0.6, 0.4])
+
+    def scored(*args):
+        return ValidationScore({5: next(accuracy)}, {5: 0.0}, 0.0, 0.0)
+
+    monkeypatch.setattr(training.trainer, "validate", scored)
+    config = tiny(steps=6, validate_every=2, validation=(str(dumps / "good.hdf5"),))
+    best = train(config, tmp_path)
+    assert best.name == "best.safetensors"
+    _, info = load_checkpoint(best)
+    assert info.training["step"] == 4
+    assert info.training["validation_map"] == 0.6
+    assert load_checkpoint(tmp_path / "last.safetensors")[1].training["step"] == 6
+
+
+class KnowsTheAnswer(nn.Module):
+    """Gives each match of the pairs of a dump, in their order, the logit its label asks for."""
+
+    def __init__(self, dump, right, wrong):
+        super().__init__()
+        self.labels = iter([dump[i].ys < 1e-4 for i in range(len(dump))])
+        self.right, self.wrong = right, wrong
+
+    def forward(self, x):
+        labels = torch.from_numpy(next(self.labels))
+        return torch.where(labels, self.right, self.wrong)[None]
+
+
+def test_validation_measures_what_the_network_keeps(dumps):
+    dump = Dump(dumps / "good.hdf5")
+    perfect = validate(KnowsTheAnswer(dump, 3.0, -3.0), dump, (), 1e-4, 100)
+    assert perfect.precision == perfect.recall == 1
+    blind = validate(KnowsTheAnswer(dump, 3.0, 3.0), dump, (), 1e-4, 100)
+    assert blind.recall == 1
+    assert blind.precision < 0.8
+    assert perfect.headline > blind.headline
+    assert perfect.map_eight_point[20] > blind.map_eight_point[20]
+
+
+def test_training_goes_on_from_a_model(dumps, tmp_path):
+    first = train(tiny(steps=4), tmp_path / "first")
+    tuned = tiny(steps=1, init=str(first), learning_rate=0.0)
+    assert_same_weights(train(tuned, tmp_path / "tuned"), first)
+    with pytest.raises(ConfigError, match="the configuration asks for"):
+        train(tiny(init=str(first), width=8), tmp_path / "other")
+
+
+def test_a_dump_without_the_side_information_is_refused_at_once(dumps, tmp_path):
+    import h5py
+
+    path = tmp_path / "foreign.hdf5"
+    path.write_bytes((dumps / "good.hdf5").read_bytes())
+    with h5py.File(path, "a") as file:
+        del file["mutuals"]
+    with pytest.raises(DatasetError, match=r"foreign\.hdf5 holds no mutual"):
+        train(tiny(side=("mutual",), validation=(str(path),)), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("learning_rte: 1", "'learning_rte', did you mean 'learning_rate'"),
+        ("loss: l2", "loss is 'l2', it must be one of hybrid"),
+        ("context: attention", "context is 'attention'"),
+        ("side: [scale]", "side names scale; known are ratio, mutual"),
+        ("steps: many", "steps is 'many', it must be a number"),
+        ("batch: 2.5", "batch is 2.5, it must be a whole number"),
+        ("matches: 0", "matches is 0, it must be at least 1"),
+        ("sources: []", "sources is empty"),
+        ("sources: [{kid: dump}]", "unknown key 'kid', did you mean 'kind'"),
+        ("init: $NO_SUCH_FOLDER/a", "environment variable NO_SUCH_FOLDER is not set"),
+        ("[", "cannot be read as YAML"),
+        ("", "'key: value' lines"),
+    ],
+)
+def test_a_wrong_configuration_is_named(tmp_path, content, complaint):
+    path = tmp_path / "train.yaml"
+    needed = "" if content in ("", "[") else "name: a\n"
+    needed += "sources: [{kind: simulation}]\n" if needed and "sources" not in content else ""
+    path.write_text(needed + content)
+    with pytest.raises(ConfigError, match=rf"train\.yaml.*{complaint}"):
+        read_train_config(path)
+
+
+def test_keys_can_be_replaced_and_numbers_written_freely(tmp_path):
+    path = tmp_path / "train.yaml"
+    path.write_text("name: a\nsources: [{kind: simulation}]\nlearning_rate: 1e-4\nsteps: 5")
+    config = read_train_config(path, {"steps": "1e3", "side": "[ratio]", "loss": "direct"})
+    assert (config.learning_rate, config.steps) == (1e-4, 1000)
+    assert (config.side, config.loss) == (("ratio",), "direct")
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("train_*.yaml")), ids=lambda path: path.stem)
+def test_the_examples_are_understood(path, monkeypatch, tmp_path):
+    monkeypatch.setenv("LGC_DUMP_DIR", str(tmp_path))
+    config = read_train_config(path)
+    assert all(str(tmp_path) in s.path for s in config.sources if s.kind == "dump")
+
+
+def test_the_paper_is_followed_to_the_letter(monkeypatch, tmp_path):
+    monkeypatch.setenv("LGC_DUMP_DIR", str(tmp_path))
+    config = read_train_config(CONFIGS / "train_paper.yaml")
+    assert (config.blocks, config.width, config.context, config.side) == (12, 128, "cn", ())
+    assert (config.loss, config.alpha, config.beta, config.beta_from) == ("hybrid", 1, 0.1, 20_000)
+    assert (config.learning_rate, config.batch, config.decay) == (1e-4, 32, "constant")
+    assert (config.warmup, config.average) == (0, 0)
+    assert config.label_threshold == 1e-2**2
+
+
+def test_progress_is_logged_where_there_is_no_terminal(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    train(tiny(steps=4, save_every=2), tmp_path)
+    assert "step 2 of 4: loss" in caplog.text

@@ -1,0 +1,36 @@
+"""One console for progress bars and log lines, so that they do not write over each other."""
+
+from __future__ import annotations
+
+import logging
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+CONSOLE = Console(stderr=True)
+
+
+def progress_bar(*more: ProgressColumn) -> Progress:
+    """A bar with count and remaining time; nothing at all where the output is not a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(
+        *columns,
+        TimeRemainingColumn(),
+        *more,
+        console=CONSOLE,
+        disable=not CONSOLE.is_terminal,
+    )
+
+
+def log_to_console() -> None:
+    """Show what the package logs, above the bars."""
+    handler = RichHandler(console=CONSOLE, show_path=False, omit_repeated_times=False)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler], force=True)
