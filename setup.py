@@ -32,7 +32,7 @@ EXTRAS = {
         *HDF5,
         *PLOT,
         "dask[distributed]>=2024.1",
-        "pycolmap>=0.6",
+        "pycolmap>=3.12",
         "tensorboard>=2.14",
     ],
     # colcon runs pytest only when it finds it in this extra.

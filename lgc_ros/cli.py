@@ -284,17 +284,23 @@ def synth(
     rate: Annotated[float, typer.Option(help="Frames per second.")] = 20.0,
     seed: Annotated[int, typer.Option(help="Another seed is another room.")] = 0,
     noise: Annotated[float, typer.Option(min=0, help="Image noise in grey levels.")] = 2.0,
-    format_: Annotated[str, typer.Option("--format", help="tum.")] = "tum",
+    format_: Annotated[
+        str, typer.Option("--format", help="tum (RGB-D folder) or bag (rosbag2, mcap).")
+    ] = "tum",
 ) -> None:
-    """Write a rendered sequence with exact poses and depth (TUM RGB-D layout)."""
+    """Write a rendered sequence with exact poses, as a TUM RGB-D folder or a rosbag2."""
     from lgc_ros.errors import ConfigError
+    from lgc_ros.sources.bag_writer import write_bag
     from lgc_ros.sources.synthetic import SyntheticSource
     from lgc_ros.sources.tum import write_tum
 
-    if format_ != "tum":
-        raise ConfigError(f"unknown format {format_!r}: use tum")
+    writers = {"tum": write_tum, "bag": write_bag}
+    if format_ not in writers:
+        raise ConfigError(f"unknown format {format_!r}: use {' or '.join(writers)}")
     source = SyntheticSource(trajectory, frames, rate_hz=rate, seed=seed, noise=noise)
-    write_tum(source, folder, lambda frames: track(frames, "rendering", console=stderr))
+    writers[format_](
+        source, folder, progress=lambda frames: track(frames, "rendering", console=stderr)
+    )
     typer.echo(f"wrote {folder}")
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from lgc_ros.camera import Camera
 from lgc_ros.errors import ImageError
+from lgc_ros.image_encoding import decode_compressed
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,16 +33,15 @@ def read_image(path: str | Path) -> np.ndarray:
     """
     path = Path(path)
     try:
-        data = np.frombuffer(path.read_bytes(), np.uint8)
+        data = path.read_bytes()
     except FileNotFoundError as error:
         raise ImageError(f"there is no image {path}; check the path") from error
     except OSError as error:
         raise ImageError(f"image {path} cannot be opened: {error.strerror}") from error
-    flags = cv2.IMREAD_ANYCOLOR | cv2.IMREAD_IGNORE_ORIENTATION
-    image = cv2.imdecode(data, flags) if data.size else None
-    if image is None:
+    try:
+        return decode_compressed(data)
+    except ImageError as error:
         raise ImageError(
             f"{path} is not a readable image (empty, damaged or of an unknown format); "
             "convert it to PNG or JPEG, or copy it again"
-        )
-    return image
+        ) from error

@@ -1,5 +1,8 @@
 """Settings and rendered views shared by all tests."""
 
+import os
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -14,3 +17,12 @@ def walk():
     from lgc_ros.sources.synthetic import SyntheticSource
 
     return SyntheticSource("walk", 60, noise=2.0)
+
+
+@pytest.fixture
+def data_dir():
+    """Folder with real data sets, as the environment variable LGC_DATA_DIR says."""
+    path = os.environ.get("LGC_DATA_DIR")
+    if not path:
+        pytest.skip("LGC_DATA_DIR is not set: no real data to read")
+    return Path(path)

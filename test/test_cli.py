@@ -140,6 +140,15 @@ def test_synth_writes_a_sequence_and_refuses_to_overwrite_one(lgc, tmp_path):
     assert "already exists" in said
 
 
+def test_synth_writes_a_bag(lgc, tmp_path):
+    code, _ = lgc("synth", tmp_path / "bag", "--frames", 1, "--format", "bag")
+    assert code == 0
+    assert (tmp_path / "bag" / "metadata.yaml").is_file()
+    code, said = lgc("synth", tmp_path / "other", "--format", "zip")
+    assert code == 1
+    assert "tum or bag" in said
+
+
 def test_export_writes_onnx(lgc, tmp_path):
     code, _ = lgc("export", tmp_path / "model.onnx")
     assert code == 0

@@ -133,3 +133,16 @@ def test_a_pose_file_holds_a_finite_matrix(tmp_path):
         path.write_text(content)
         with pytest.raises(DatasetError, match=r"T\.txt"):
             read_pose(path)
+
+
+def test_the_filter_beats_ransac_on_real_pairs(data_dir, tmp_path):
+    from training.data.readers import READERS
+    from training.pairs import write_pairs
+
+    scene = READERS["raw"](data_dir / "posed" / "castle" / "val", visibility_above=49)
+    write_pairs([scene], tmp_path, limit=5)
+    deciders = {name: Decider(name, device="cpu") for name in ("cn", "ransac")}
+    scores = {k: summarize(v) for k, v in evaluate_pairs(tmp_path, deciders).items()}
+    assert scores["cn"]["pairs"] == 5
+    assert scores["cn"]["map"]["5"] > max(0.7, scores["ransac"]["map"]["5"])
+    assert scores["cn"]["recall"] > 0.7

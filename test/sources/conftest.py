@@ -1,6 +1,5 @@
 """A small camera, frames that can be told apart, and real data where there is some."""
 
-import os
 from pathlib import Path
 
 import cv2
@@ -47,12 +46,3 @@ def levels():
         return [round(float(np.median(frame.image)) / 20) for frame in source]
 
     return levels
-
-
-@pytest.fixture
-def data_dir():
-    """Folder with real data sets, as the environment variable LGC_DATA_DIR says."""
-    path = os.environ.get("LGC_DATA_DIR")
-    if not path:
-        pytest.skip("LGC_DATA_DIR is not set: no real data to read")
-    return Path(path)

@@ -1,8 +1,6 @@
 """A small world with known cameras, which the tests write in one data layout after the other."""
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -70,15 +68,6 @@ def write_image():
         assert cv2.imwrite(str(path), np.zeros(SIZE[::-1], np.uint8))
 
     return write
-
-
-@pytest.fixture
-def data_dir():
-    """Folder with real data sets, as the environment variable LGC_DATA_DIR says."""
-    path = os.environ.get("LGC_DATA_DIR")
-    if not path:
-        pytest.skip("LGC_DATA_DIR is not set: no real data to read")
-    return Path(path)
 
 
 @pytest.fixture
