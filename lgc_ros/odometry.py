@@ -67,6 +67,7 @@ class OdometryOptions:
     model: str | None = None
     device: str = "auto"
     threshold_px: float = 1.0
+    max_iterations: int | None = None
     sigma_px: float = 0.7
     min_inliers: int = 20
     init_parallax_deg: float = 1.5
@@ -176,7 +177,7 @@ class VisualOdometry:
     ) -> None:
         self.options = o = options or OdometryOptions()
         self._extract = extract or make_extractor(o.features, o.max_keypoints, o.spread)
-        estimator = EstimatorOptions(threshold_px=o.threshold_px, seed=o.seed)
+        estimator = EstimatorOptions(o.threshold_px, max_iterations=o.max_iterations, seed=o.seed)
         self._decide = Decider(o.method, o.features, o.model, o.device, estimator)
         self.reset()
 
@@ -424,7 +425,7 @@ class VisualOdometry:
         self.map.adjust(
             self.options.window, self.options.window_fixed, self.options.window_iterations
         )
-        self._correct_scale(keyframe, reference, frame)
+        self._correct_scale(keyframe, reference, frame, about=keyframe.centre)
         self._refer_to(keyframe)
         self._anchor = keyframe.R_cw, keyframe.t_cw
         clock.lap("map")
@@ -451,7 +452,10 @@ class VisualOdometry:
             self.map.triangulate(other, keyframe, track.index0, track.index1)
             return
 
-    def _correct_scale(self, keyframe: Keyframe, previous: Keyframe, frame: Frame) -> None:
+    def _correct_scale(
+        self, keyframe: Keyframe, previous: Keyframe, frame: Frame, about: np.ndarray
+    ) -> None:
+        """Let the scale source speak; the point `about` stays where it is."""
         seen = np.flatnonzero(keyframe.landmark >= 0)
         points_cam = self.map.points[keyframe.landmark[seen]] @ keyframe.R_cw.T + keyframe.t_cw
         depths_m = None
@@ -471,7 +475,7 @@ class VisualOdometry:
         )
         factor = self._scale.correction(evidence)
         if factor != 1.0:
-            self.map.rescale(factor, keyframe.centre)
+            self.map.rescale(factor, about)
             self._depth = self._depth and factor * self._depth
         kept = {k.view.stamp_ns for k in self.map.keyframes}
         self._odom = {stamp: p for stamp, p in self._odom.items() if stamp in kept}
@@ -581,7 +585,7 @@ class VisualOdometry:
         keyframe.covariance = self._covariance(reference, pose)
         self.map.add_keyframe(keyframe)
         self._initialized = True
-        self._correct_scale(keyframe, reference, frame)
+        self._correct_scale(keyframe, reference, frame, about=reference.centre)
         self._refer_to(keyframe)
         self._anchor = keyframe.R_cw, keyframe.t_cw
         self._depth = float(np.nanmedian(self._depth_in(keyframe, keyframe.landmark)))

@@ -14,7 +14,7 @@ from transforms3d.quaternions import mat2quat, quat2mat
 
 from lgc_ros.errors import ConfigError, LgcError, SourceError
 from lgc_ros.sources.files import read_lines
-from lgc_ros.sources.trajectory import MAX_GAP_NS, Trajectory, read_trajectory
+from lgc_ros.sources.trajectory import Trajectory, read_trajectory
 from lgc_ros.sources.tum import format_stamp
 
 ALIGNMENTS = ("sim3", "se3", "scale", "none")
@@ -22,8 +22,6 @@ KITTI_LENGTHS_M = (100, 200, 300, 400, 500, 600, 700, 800)
 KITTI_STEP_FRAMES = 10
 RPE_SECONDS = 1.0
 MIN_POSES = 3
-# Ground truth slower than 10 Hz is interpolated over gaps of this many of its own intervals.
-GAP_INTERVALS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +109,7 @@ def associate(estimate: PoseTrack, truth: PoseTrack) -> tuple[PoseTrack, PoseTra
     samples = Trajectory.from_samples(
         truth.stamps_ns, truth.T_wc[:, :3, 3], quaternions, "the ground truth"
     )
-    interval_ns = np.median(np.diff(samples.stamps_ns)) if len(samples.stamps_ns) > 1 else 0
-    gap_ns = max(MAX_GAP_NS, int(GAP_INTERVALS * interval_ns))
-    true_poses = [samples.pose_at(stamp_ns, gap_ns) for stamp_ns in estimate.stamps_ns.tolist()]
+    true_poses = [samples.pose_at(stamp_ns) for stamp_ns in estimate.stamps_ns.tolist()]
     known = [i for i, T_wc in enumerate(true_poses) if T_wc is not None]
     if len(known) < MIN_POSES:
         raise SourceError(

@@ -129,7 +129,7 @@ def plot_accuracy(
     path: Path, errors_deg: Mapping[str, Sequence[float]], limit_deg: float = 20.0
 ) -> None:
     """Share of pairs within an angular error, one curve a method."""
-    plt = _pyplot()
+    plt = load_pyplot()
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     colours: dict[str, str] = {}
     for name, errors in errors_deg.items():
@@ -150,7 +150,8 @@ def plot_accuracy(
     plt.close(figure)
 
 
-def _pyplot():
+def load_pyplot():
+    """matplotlib without a window, loaded when a plot is asked for."""
     try:
         import matplotlib
     except ImportError as error:

@@ -1,0 +1,147 @@
+"""Settings of visual odometry by name or file: shipped profiles, and what a user changes in them.
+
+A profile is a YAML mapping of `OdometryOptions`; what it leaves out is as in `default`. With
+`base: NAME` it changes another profile instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lgc_ros.errors import ConfigError
+from lgc_ros.odometry import OdometryOptions
+from lgc_ros.scale import ScaleOptions
+
+PROFILES = ("default", "fast", "accurate")
+BASE = "base"
+SECTIONS = {"scale": ScaleOptions}
+# How the annotation of a field is met; a number may be written as YAML does not know it (1e-4).
+TYPES = {"int": int, "float": float, "bool": bool, "str": str}
+
+
+def load_profile(
+    profile: str | Path = "default", overrides: Mapping[str, Any] | None = None
+) -> OdometryOptions:
+    """The settings of a shipped profile or a YAML file, with some of them replaced.
+
+    Args:
+        profile: one of PROFILES, or the path of a YAML file.
+        overrides: settings that win over the profile's; `scale` may be a mapping itself.
+    """
+    settings = _merged(_settings(profile, ()), overrides or {})
+    return _build(OdometryOptions, settings, str(profile))
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
+    """Overrides from texts such as `window=8` and `scale.speed_mps=1.2`."""
+    overrides: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"'{assignment}' is not of the form KEY=VALUE, such as window=8")
+        section, dot, name = key.strip().partition(".")
+        target = overrides.setdefault(section, {}) if dot else overrides
+        try:
+            target[name if dot else section] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"the value of '{assignment}' cannot be read: {error}") from error
+    return overrides
+
+
+def dump_profile(options: OdometryOptions) -> dict[str, Any]:
+    """All settings as a mapping that `load_profile` reads."""
+    return asdict(options)
+
+
+def _settings(profile: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
+    path = _path(profile)
+    if str(path) in seen:
+        raise ConfigError(f"the profiles {' -> '.join((*seen, str(path)))} build on one another")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"the profile {path} cannot be read as YAML: {error}") from error
+    content = {} if content is None else content
+    if not isinstance(content, dict):
+        raise ConfigError(f"the profile {path} holds no settings: write 'key: value' lines")
+    base = content.pop(BASE, None)
+    if base is None:
+        return content
+    if base not in PROFILES:
+        base = path.parent / str(base)
+    return _merged(_settings(base, (*seen, str(path))), content)
+
+
+def _path(profile: str | Path) -> Path:
+    if profile in PROFILES:
+        return config_folder() / f"{profile}.yaml"
+    path = Path(profile)
+    if not path.is_file():
+        near = difflib.get_close_matches(str(profile), PROFILES, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise ConfigError(
+            f"there is no profile '{profile}': {hint}use {', '.join(PROFILES)} or a YAML file"
+        )
+    return path
+
+
+def config_folder() -> Path:
+    """Where the shipped profiles are: in the checkout, or under `share` of the installation."""
+    here = Path(__file__).resolve()
+    folders = [here.parents[1] / "config"]
+    folders += [parent / "share" / "lgc_ros" / "config" for parent in here.parents]
+    for folder in folders:
+        if (folder / "default.yaml").is_file():
+            return folder
+    raise ConfigError("the shipped profiles (config/*.yaml) are missing: install lgc_ros again")
+
+
+def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(settings)
+    for key, value in changes.items():
+        if key in SECTIONS and isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
+            value = {**merged[key], **value}
+        merged[key] = value
+    return merged
+
+
+def _build(kind: type, settings: Any, where: str) -> Any:
+    known = {field.name: field.type for field in fields(kind)}
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{where}: {settings!r} should be a mapping of {', '.join(known)}")
+    values = {}
+    for key, value in settings.items():
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+            raise ConfigError(f"{where}: unknown setting '{key}'; {hint}")
+        section = SECTIONS.get(key)
+        if section:
+            values[key] = _build(section, value, f"{where}, {key}")
+        else:
+            values[key] = _value(key, known[key], value, where)
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _value(key: str, annotation: str, value: Any, where: str) -> Any:
+    name, _, optional = annotation.partition(" | ")
+    if value is None and optional:
+        return None
+    wanted = TYPES[name]
+    try:
+        if isinstance(value, bool) != (wanted is bool):
+            raise ValueError
+        if wanted is int and float(value) != int(float(value)):
+            raise ValueError
+        return wanted(float(value)) if wanted is int else wanted(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{where}: {key} is {value!r}, it must be of type {name}") from error

@@ -1,0 +1,200 @@
+"""One run of visual odometry over a source, and the folder of results it leaves behind."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import yaml
+from transforms3d.quaternions import mat2quat
+
+import lgc_ros
+from lgc_ros.errors import LgcError
+from lgc_ros.features import Extractor
+from lgc_ros.frame import Frame
+from lgc_ros.odometry import OdometryOptions, OdometryState, VisualOdometry
+from lgc_ros.profiles import dump_profile
+from lgc_ros.trajectory import (
+    PoseTrack,
+    TrajectoryErrors,
+    evaluate_track,
+    write_kitti,
+    write_tum,
+)
+from lgc_ros.trajectory_plot import VideoWriter, plot_run
+
+log = logging.getLogger(__name__)
+
+METRICS = (
+    "frames",
+    "tracked",
+    "ate_rmse_m",
+    "rpe_trans_m",
+    "rpe_rot_deg",
+    "kitti_trans_percent",
+    "kitti_rot_deg_per_m",
+    "fps",
+    "scale",
+)
+LATEST = "latest"
+COUNTS = ("features", "matches", "kept", "inliers", "landmarks")
+
+Progress = Callable[[OdometryState], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What came out of a run.
+
+    Attributes:
+        name: of the source.
+        options: settings used.
+        states: one per frame.
+        truth: true poses where the source knows them; None if it knows fewer than three.
+        seconds: time spent on odometry, without reading frames.
+        errors: against the truth; None without it, or if nothing was tracked.
+    """
+
+    name: str
+    options: OdometryOptions
+    states: list[OdometryState]
+    truth: PoseTrack | None
+    seconds: float
+    errors: TrajectoryErrors | None
+
+    @property
+    def track(self) -> PoseTrack:
+        """The poses that were estimated; the first frame is the world by definition."""
+        first, *others = self.states
+        known = [first, *(state for state in others if state.tracked)]
+        return PoseTrack.from_poses((state.stamp_ns, state.T_wc) for state in known)
+
+    def metrics(self) -> dict:
+        """The content of metrics.json: errors are null where there is no ground truth."""
+        measured = {} if self.errors is None else self.errors.as_dict()
+        measured |= {
+            "frames": len(self.states),
+            "tracked": sum(state.tracked for state in self.states),
+            "fps": len(self.states) / self.seconds if self.seconds else None,
+        }
+        stages = dict.fromkeys(stage for state in self.states for stage in state.ms)
+        ms = {
+            stage: float(np.mean([state.ms.get(stage, 0.0) for state in self.states]))
+            for stage in stages
+        }
+        statuses = dict(Counter(state.status for state in self.states))
+        return {
+            **{name: measured.get(name) for name in METRICS},
+            "path_m": None if self.truth is None else self.truth.length_m,
+            "keyframes": sum(state.keyframe for state in self.states),
+            "statuses": statuses,
+            "ms": ms,
+        }
+
+
+def run_odometry(
+    source: Iterable[Frame],
+    options: OdometryOptions,
+    *,
+    align: str = "sim3",
+    extract: Extractor | None = None,
+    progress: Progress = lambda state: None,
+    video: VideoWriter | None = None,
+) -> Run:
+    """Feed every frame of a source to the odometry and, where the truth is known, score it."""
+    odometry = VisualOdometry(options, extract)
+    states, truth, seconds = [], [], 0.0
+    for frame in source:
+        start = time.perf_counter()
+        state = odometry.process(frame)
+        seconds += time.perf_counter() - start
+        states.append(state)
+        if frame.T_wc is not None:
+            truth.append((frame.stamp_ns, frame.T_wc))
+        if video is not None:
+            video.add(frame, state)
+        progress(state)
+    if not states:
+        raise LgcError("the source has no frames")
+    track = PoseTrack.from_poses(sorted(truth, key=lambda item: item[0]))
+    known = track if len(track) >= 3 else None
+    run = Run(getattr(source, "name", "source"), options, states, known, seconds, None)
+    return run if known is None else Run(**{**vars(run), "errors": _errors(run, align)})
+
+
+def _errors(run: Run, align: str) -> TrajectoryErrors | None:
+    try:
+        return evaluate_track(run.track, run.truth, align)
+    except LgcError as error:
+        log.warning("no trajectory errors: %s", error)
+        return None
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Write trajectories, states, settings, metrics and the plot of a run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tum(folder / "trajectory_tum.txt", run.track)
+    every_frame = PoseTrack.from_poses((state.stamp_ns, state.T_wc) for state in run.states)
+    write_kitti(folder / "trajectory_kitti.txt", every_frame)
+    _write_states(folder / "states.csv", run.states)
+    config = {
+        "version": lgc_ros.__version__,
+        "source": run.name,
+        "odometry": dump_profile(run.options),
+    }
+    text = yaml.safe_dump(config, sort_keys=False)
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    metrics = json.dumps(run.metrics(), indent=2)
+    (folder / "metrics.json").write_text(metrics + "\n", encoding="utf-8")
+    title = f"{run.name}, {run.options.method}"
+    if run.errors is not None:
+        title += f": ATE {run.errors.ate_rmse_m:.3f} m over {run.truth.length_m:.1f} m"
+    try:
+        plot_run(folder / "trajectory.png", title, run.states, run.errors)
+    except LgcError as error:
+        log.warning("no plot: %s", error)
+
+
+def _write_states(path: Path, states: list[OdometryState]) -> None:
+    """One line a frame, and nothing in it that differs from run to run."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        pose = ("x", "y", "z", "qx", "qy", "qz", "qw")
+        spread = ("sigma_x", "sigma_y", "sigma_z", "sigma_rx", "sigma_ry", "sigma_rz")
+        writer.writerow(["stamp_ns", "status", "keyframe", *pose, *spread, *COUNTS, "message"])
+        for state in states:
+            w, x, y, z = mat2quat(state.T_wc[:3, :3])
+            numbers = (*state.T_wc[:3, 3], x, y, z, w, *np.sqrt(np.diag(state.covariance)))
+            writer.writerow(
+                [
+                    state.stamp_ns,
+                    state.status,
+                    int(state.keyframe),
+                    *(f"{number:.9g}" for number in numbers),
+                    *(state.counts.get(name, 0) for name in COUNTS),
+                    state.message,
+                ]
+            )
+
+
+def new_results_folder(parent: Path, name: str) -> Path:
+    """A new folder named after the source and the time, and `latest` beside it to find it by."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder, count = parent / f"{name}-{stamp}", 1
+    while folder.exists():
+        count += 1
+        folder = parent / f"{name}-{stamp}-{count}"
+    folder.mkdir(parents=True)
+    link = parent / LATEST
+    if link.is_symlink() or not link.exists():
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder.name, target_is_directory=True)
+    return folder
