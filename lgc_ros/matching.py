@@ -115,6 +115,22 @@ def ratio_test(matches: Matches | Correspondences, threshold: float = 0.8) -> np
     return matches.ratio < threshold
 
 
+def one_to_one(correspondences: Correspondences, scores: np.ndarray) -> np.ndarray:
+    """Mask of the matches that score best among those that share a point in either image.
+
+    Nearest neighbours are not unique: some keypoints attract many others. Such a bundle of wrong
+    matches lies on the epipolar lines of any motion whose epipole is its common point, so a
+    robust estimator may mistake it for support.
+    """
+    order = np.argsort(-scores, kind="stable")
+    for points in (correspondences.p1, correspondences.p0):
+        _, first = np.unique(points[order, 0] + 1j * points[order, 1], return_index=True)
+        order = order[np.sort(first)]
+    mask = np.zeros(len(correspondences), dtype=bool)
+    mask[order] = True
+    return mask
+
+
 def _check_comparable(features0: Features, features1: Features) -> None:
     a, b = features0.descriptors, features1.descriptors
     if features0.kind != features1.kind or a.dtype != b.dtype or a.shape[1] != b.shape[1]:

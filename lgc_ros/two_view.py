@@ -11,15 +11,16 @@ import numpy as np
 from lgc_ros.camera import Camera
 from lgc_ros.checkpoint import shipped_models
 from lgc_ros.errors import CheckpointError
-from lgc_ros.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
+from lgc_ros.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOptions, PoseEstimate
 from lgc_ros.features import make_extractor
 from lgc_ros.filter import CorrespondenceFilter
 from lgc_ros.geometry import (
     EIGHT_POINT_MINIMUM,
     essential_from_pose,
+    sampson_distance,
     symmetric_epipolar_distance,
 )
-from lgc_ros.matching import Correspondences, correspond, match, ratio_test
+from lgc_ros.matching import Correspondences, correspond, match, one_to_one, ratio_test
 from lgc_ros.methods import parse_method
 
 STAGES = ("features", "match", "filter", "estimate")
@@ -39,7 +40,8 @@ class TwoViewResult:
         correspondences: all putative matches.
         kept: (N,) bool, matches that outlier rejection let through to the estimator.
         inliers: (N,) bool, matches that agree with the estimated pose.
-        pose: R_10, unit t_10 and E_10; None when no pose was found.
+        pose: R_10, unit t_10 and E_10; None when no pose was found. (Its own inliers are over the
+            matches that the estimator was given: of the kept ones, those that are one to one.)
         failure: why there is no pose, in user terms; empty otherwise.
         scores: (N,) weights in [0, 1) that the filter gave; None for methods without it.
         ms: milliseconds by stage, of ``STAGES``.
@@ -146,16 +148,23 @@ class Decider:
             kept = ratio_test(correspondences)
         filtered_at = time.perf_counter()
         failure = self._too_few(len(correspondences), int(kept.sum()))
-        pose = None
+        pose, inliers = None, np.zeros(len(correspondences), bool)
         if not failure:
-            pose = ESTIMATORS[self.method.estimator](correspondences.subset(kept), self.options)
+            survivors = correspondences.subset(kept)
+            pose = self._estimate(survivors)
             failure = "" if pose else NO_POSE
-        inliers = np.zeros(len(correspondences), bool)
         if pose is not None:
-            inliers[np.flatnonzero(kept)[pose.inliers]] = True
+            threshold = self.options.threshold_px / survivors.focal
+            distance = sampson_distance(pose.E_10, survivors.x0, survivors.x1)
+            inliers[kept] = distance < threshold**2
         done = time.perf_counter()
         ms = {"filter": 1e3 * (filtered_at - start), "estimate": 1e3 * (done - filtered_at)}
         return TwoViewResult(correspondences, kept, inliers, pose, failure, scores, ms)
+
+    def _estimate(self, survivors: Correspondences) -> PoseEstimate | None:
+        if self.filter is not None and self.method.estimator != EIGHT_POINT:
+            survivors = survivors.subset(one_to_one(survivors, survivors.scores))
+        return ESTIMATORS[self.method.estimator](survivors, self.options)
 
     def _too_few(self, matches: int, kept: int) -> str:
         if matches < EIGHT_POINT_MINIMUM:

@@ -3,12 +3,14 @@
 import cv2
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lgc_ros import matching
 from lgc_ros.camera import Camera
 from lgc_ros.errors import MatchError
 from lgc_ros.features import Features
-from lgc_ros.matching import Matches, correspond, match, ratio_test
+from lgc_ros.matching import Correspondences, Matches, correspond, match, one_to_one, ratio_test
 
 K = np.array([[500.0, 0, 320], [0, 500, 240], [0, 0, 1]])
 
@@ -182,3 +184,22 @@ def test_ratio_test_keeps_what_is_clearly_nearest():
     matches = Matches(index, index, ratio, ratio, np.ones(4, bool))
     np.testing.assert_array_equal(ratio_test(matches), [True, True, False, False])
     np.testing.assert_array_equal(ratio_test(matches, 0.5), [True, False, False, False])
+
+
+def test_one_to_one_keeps_the_best_match_of_each_point():
+    p0 = np.array([[0.0, 0], [1, 0], [2, 0], [3, 0], [3, 0]])
+    p1 = np.array([[5.0, 5], [5, 5], [5, 5], [8, 5], [9, 5]])
+    none = np.empty(5)
+    c = Correspondences(p0, p1, p0, p1, (10, 10), (10, 10), 1.0, none, none)
+    mask = one_to_one(c, np.array([0.1, 0.9, 0.3, 0.2, 0.4]))
+    assert mask.tolist() == [False, True, False, False, True]
+
+
+@given(st.integers(0, 10_000))
+def test_one_to_one_leaves_no_point_shared(seed):
+    rng = np.random.default_rng(seed)
+    p0, p1 = rng.integers(0, 6, (2, 30, 2)).astype(np.float64)
+    c = Correspondences(p0, p1, p0, p1, (10, 10), (10, 10), 1.0, p0[:, 0], p0[:, 0])
+    chosen = c.subset(one_to_one(c, rng.random(30)))
+    for points in (chosen.p0, chosen.p1):
+        assert len(np.unique(points, axis=0)) == len(points)

@@ -12,7 +12,8 @@ from lgc_ros import geometry
 from lgc_ros.errors import DatasetError
 from lgc_ros.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
 from lgc_ros.evaluation import NO_POSE_ERROR_DEG, mean_average_precision, pose_error_deg
-from lgc_ros.matching import Correspondences
+from lgc_ros.matching import Correspondences, one_to_one
+from lgc_ros.methods import FILTER_ESTIMATOR
 from lgc_ros.network import match_weights
 from training.data.dump import Dump, LabelledPair
 
@@ -68,9 +69,10 @@ def _score_pair(
     weights = match_weights(output).double().numpy()
     kept, right = weights > 0, pair.ys < label_threshold
     survivors = to_correspondences(pair, weights).subset(kept)
+    distinct = survivors.subset(one_to_one(survivors, survivors.scores))
     correct = int((kept & right).sum())
     return (
-        _error(ESTIMATORS["poselib"](survivors, EstimatorOptions()), pair),
+        _error(ESTIMATORS[FILTER_ESTIMATOR](distinct, EstimatorOptions()), pair),
         _error(ESTIMATORS["8pt"](survivors, EstimatorOptions()), pair),
         correct / max(int(kept.sum()), 1),
         correct / max(int(right.sum()), 1),
