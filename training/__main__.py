@@ -82,6 +82,63 @@ def train(
     typer.echo(run(read_train_config(config, dict(_halves(text) for text in change)), out))
 
 
+@app.command()
+def evaluate(
+    sets: list[str] = typer.Argument(None, help="Folders with pairs.txt, or dumps."),
+    config: Path | None = typer.Option(None, help="YAML file that says all of this."),
+    group: list[str] = typer.Option(
+        [], help="Sets that belong together, NAME=SET,SET; known… and unknown… make figures 6, 7."
+    ),
+    method: list[str] = typer.Option([], help="As in `lgc evaluate pairs`; default: all."),
+    features: str | None = typer.Option(None, help="Extractor; default: sift."),
+    keypoints: list[int] = typer.Option([], help="Keypoints per image; may be repeated."),
+    model: list[str] = typer.Option([], help="Filter model, NAME=FILE; may be repeated."),
+    poses: list[str] = typer.Option(
+        [], help="Poses from elsewhere, NAME=FILE with lines `name0 name1 R(9) t(3)`."
+    ),
+    limit: int | None = typer.Option(None, min=1, help="Pairs of each sequence, evenly spaced."),
+    workers: int | None = typer.Option(None, min=1, help="Local processes (default: all cores)."),
+    scheduler: str | None = typer.Option(None, help="Dask scheduler, e.g. tcp://host:8786."),
+    out: Path = typer.Option(Path("results/evaluation"), help="Folder for results.json."),
+) -> None:
+    """The paper's protocol over many sequences; call again to resume after an interruption."""
+    from training.evaluate import evaluate as run
+    from training.evaluate import make_evaluate_config
+
+    groups = {name: paths.split(",") for name, paths in map(_halves, group)}
+    if sets:
+        groups["pairs"] = sets
+    settings = make_evaluate_config(
+        config,
+        groups=groups,
+        methods=method,
+        features=features,
+        keypoints=keypoints,
+        models=dict(map(_halves, model)),
+        poses=dict(map(_halves, poses)),
+        limit=limit,
+    )
+    with progress_bar() as bar:
+        row = bar.add_task("sequences", total=None)
+
+        def show(stage: str, done: int, total: int) -> None:
+            bar.update(row, completed=done, total=total)
+
+        results = run(settings, out, workers, scheduler, show)
+    typer.echo(results)
+
+
+@app.command()
+def report(
+    results: list[Path] = typer.Argument(help="results.json files, or folders that hold one."),
+    out: Path = typer.Option(Path("results/report"), help="Folder for report.md and figures."),
+) -> None:
+    """The paper's tables and figures from evaluation results."""
+    from training.report import read_results, write_report
+
+    typer.echo(write_report(read_results(results), out))
+
+
 def _halves(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
