@@ -212,7 +212,7 @@ def _eight_point(problem: _Problem) -> _Pose | None:
     weights = np.ones(len(c)) if c.scores is None else np.asarray(c.scores, dtype=np.float64)
     if not _enough_distinct(c.subset(weights > 0), EIGHT_POINT_MINIMUM):
         return None
-    E = project_to_essential(weighted_eight_point(c.x0, c.x1, weights))
+    E = project_to_essential(weighted_eight_point(c.x0, c.x1, weights, conditioned=True))
     R_10, t_10, _ = recover_pose(E, c.x0, c.x1, weights)
     return R_10, t_10
 

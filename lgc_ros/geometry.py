@@ -48,12 +48,19 @@ def epipolar_rows(x0: np.ndarray, x1: np.ndarray) -> np.ndarray:
 
 
 def weighted_eight_point(
-    x0: np.ndarray, x1: np.ndarray, weights: np.ndarray | None = None
+    x0: np.ndarray,
+    x1: np.ndarray,
+    weights: np.ndarray | None = None,
+    conditioned: bool = False,
 ) -> np.ndarray:
     """Section 3.3: the unit-norm E that minimizes ``Vec(E)ᵀ Xᵀ diag(w) X Vec(E)``.
 
     A correspondence of weight zero is left out altogether, so that it has no influence even if
     its coordinates are not finite. E is not projected to rank 2.
+
+    Args:
+        conditioned: move and scale the points first so that all unknowns matter alike (Hartley),
+            which is more accurate for narrow fields of view than the paper's plain form.
 
     Raises:
         ValueError: fewer than eight correspondences have a positive weight.
@@ -63,10 +70,25 @@ def weighted_eight_point(
         x0, x1, weights = x0[used], x1[used], weights[used]
     if len(x0) < EIGHT_POINT_MINIMUM:
         raise ValueError(f"the 8-point algorithm needs 8 correspondences, got {len(x0)}")
+    weights = np.ones(len(x0)) if weights is None else weights
+    if conditioned:
+        (x0, T0), (x1, T1) = _condition(x0, weights), _condition(x1, weights)
     X = epipolar_rows(x0, x1)
-    weighted = X if weights is None else X * weights[:, None]
-    _, vectors = np.linalg.eigh(weighted.T @ X)
-    return vectors[:, 0].reshape(3, 3)
+    _, vectors = np.linalg.eigh((X * weights[:, None]).T @ X)
+    E = vectors[:, 0].reshape(3, 3)
+    if conditioned:
+        E = T1.T @ E @ T0
+        E /= np.linalg.norm(E)
+    return E
+
+
+def _condition(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points with weighted mean 0 and mean square √2², and the 3x3 map that made them so."""
+    mean = weights @ x / weights.sum()
+    spread = np.sqrt(weights @ ((x - mean) ** 2).sum(1) / weights.sum())
+    scale = np.sqrt(2.0) / max(spread, np.finfo(np.float64).tiny)
+    T = np.array([[scale, 0.0, -scale * mean[0]], [0.0, scale, -scale * mean[1]], [0, 0, 1.0]])
+    return (x - mean) * scale, T
 
 
 def project_to_essential(E: np.ndarray) -> np.ndarray:
