@@ -26,6 +26,7 @@ from rich.progress import (
 from rich.table import Table
 
 import lgc_ros
+from lgc_ros import cli_run
 from lgc_ros.errors import LgcError
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 evaluate_app = typer.Typer(no_args_is_help=True, help="Score methods on data with ground truth.")
 app.add_typer(evaluate_app, name="evaluate")
+cli_run.register(app, evaluate_app)
 
 stdout = Console()
 stderr = Console(stderr=True)
@@ -155,7 +157,13 @@ def evaluate_pair_set(
         list[str] | None, typer.Option(help=METHOD_HELP + " May be given several times.")
     ] = None,
     keypoints: KeypointsOption = 2000,
-    features: FeaturesOption = "sift",
+    features: Annotated[
+        str,
+        typer.Option(
+            help="As for match, or stored:SUFFIX for hdf5 files beside the images, e.g. "
+            "stored:.sift-2000.hdf5 or stored:.desc.h5 (LIFT)."
+        ),
+    ] = "sift",
     model: ModelOption = None,
     device: DeviceOption = "auto",
     threshold: ThresholdOption = 1.0,
@@ -178,13 +186,19 @@ def evaluate_pair_set(
     Without --method all methods are compared.
     """
     from lgc_ros.estimators import EstimatorOptions
-    from lgc_ros.evaluation import evaluate_pairs, summarize, write_pair_report
+    from lgc_ros.evaluation import (
+        evaluate_pairs,
+        feature_kind,
+        summarize,
+        write_pair_report,
+    )
     from lgc_ros.methods import METHODS
     from lgc_ros.two_view import Decider
 
     options = EstimatorOptions(threshold_px=threshold)
     methods = dict.fromkeys(method or (m for m in METHODS if not m.startswith("cn+")))
-    deciders = {name: Decider(name, features, model, device, options) for name in methods}
+    kind = feature_kind(features)
+    deciders = {name: Decider(name, kind, model, device, options) for name in methods}
     with _progress(f"pairs of {folder.name}") as progress:
         scores = evaluate_pairs(
             folder,

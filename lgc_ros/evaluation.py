@@ -15,7 +15,13 @@ import numpy as np
 from lgc_ros import geometry
 from lgc_ros.camera import Camera
 from lgc_ros.errors import DatasetError, LgcError
-from lgc_ros.features import Features, make_extractor
+from lgc_ros.features import (
+    Features,
+    kind_of_file,
+    make_extractor,
+    read_features,
+    stored_beside,
+)
 from lgc_ros.frame import read_image
 from lgc_ros.matching import correspond, match
 from lgc_ros.pairs import read_pairs, turn_back
@@ -27,6 +33,7 @@ THRESHOLDS_DEG = (5, 10, 20)
 MAP_STEP_DEG = 5
 NO_POSE_ERROR_DEG = 180.0
 CACHED_IMAGES = 256
+STORED = "stored:"
 
 
 def mean_average_precision(
@@ -138,6 +145,13 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(defined)) if defined else 0.0
 
 
+def feature_kind(features: str) -> str:
+    """The kind of keypoints that an extractor name or ``stored:SUFFIX`` stands for."""
+    if features.startswith(STORED):
+        return kind_of_file(Path("image" + features.removeprefix(STORED)))
+    return features
+
+
 def evaluate_pairs(
     folder: Path,
     deciders: dict[str, Decider],
@@ -152,28 +166,33 @@ def evaluate_pairs(
     """Run every method on the same matches of the pairs in ``folder/pairs.txt``.
 
     Features are extracted once per image and matches made once per pair; the time they took
-    counts for each method. ``limit`` takes evenly spaced pairs.
+    counts for each method. ``features`` names an extractor, or stored feature files by what
+    follows the image's name: ``stored:.sift-2000.hdf5``. ``limit`` takes evenly spaced pairs.
     """
     images = images or folder / "images"
     pairs = read_pairs(folder / "pairs.txt", skip_bad)
     if limit is not None and limit < len(pairs):
         pairs = [pairs[i] for i in np.linspace(0, len(pairs) - 1, limit).round().astype(int)]
-    extract = make_extractor(features, max_keypoints)
+    stored = features.removeprefix(STORED) if features.startswith(STORED) else None
+    extract = None if stored else make_extractor(features, max_keypoints)
 
     @lru_cache(maxsize=CACHED_IMAGES)
-    def upright_features(name: str, turns: int) -> tuple[Features, tuple[int, int], float]:
+    def features_of(name: str, turns: int) -> tuple[Features, tuple[int, int], float]:
         image = read_image(images / name)
-        start = time.perf_counter()
-        found = extract(np.ascontiguousarray(np.rot90(image, turns)))
-        elapsed_ms = 1e3 * (time.perf_counter() - start)
         size = image.shape[1], image.shape[0]
-        return turn_back(found, turns, size), size, elapsed_ms
+        start = time.perf_counter()
+        if stored:
+            found = read_features(stored_beside(images / name, stored), max_keypoints)
+        else:
+            upright = np.ascontiguousarray(np.rot90(image, turns))
+            found = turn_back(extract(upright), turns, size)
+        return found, size, 1e3 * (time.perf_counter() - start)
 
     scores: dict[str, list[PairScore]] = defaultdict(list)
     for done, pair in enumerate(pairs, start=1):
         try:
-            features0, size0, ms0 = upright_features(pair.name0, pair.turns0)
-            features1, size1, ms1 = upright_features(pair.name1, pair.turns1)
+            features0, size0, ms0 = features_of(pair.name0, pair.turns0)
+            features1, size1, ms1 = features_of(pair.name1, pair.turns1)
             camera0 = Camera.from_K(pair.K0, *size0)
             camera1 = Camera.from_K(pair.K1, *size1)
             start = time.perf_counter()

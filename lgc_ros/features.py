@@ -105,7 +105,7 @@ def read_features(
             f"{path}: {len(keypoints)} keypoints but {len(descriptors)} descriptors; the file is "
             "damaged, extract it again"
         )
-    kind = kind or _kind_of_file(path)
+    kind = kind or kind_of_file(path)
     dtype = np.uint8 if kind in BINARY_KINDS else np.float32
     features = _features(kind, keypoints, descriptors.astype(dtype))
     return features.subset(_strongest(features.responses, max_keypoints))
@@ -363,7 +363,7 @@ def _read_hdf5(path: Path) -> tuple[np.ndarray, np.ndarray]:
         import h5py
     except ImportError as error:
         raise FeatureError(
-            f"feature file {path} needs h5py; install it (pip install h5py)"
+            f"feature file {path} needs h5py; install it (pip install 'lgc_ros[features]')"
         ) from error
     if not path.is_file():
         raise FeatureError(f"there is no feature file {path}; check the path")
@@ -380,7 +380,13 @@ def _read_hdf5(path: Path) -> tuple[np.ndarray, np.ndarray]:
         ) from error
 
 
-def _kind_of_file(path: Path) -> str:
+def stored_beside(image: Path, suffix: str) -> Path:
+    """The feature file of an image: `a.jpg` has `a.jpg.sift-2000.hdf5`, or `a.desc.h5`."""
+    appended = image.with_name(image.name + suffix)
+    return appended if appended.is_file() else image.with_name(image.stem + suffix)
+
+
+def kind_of_file(path: Path) -> str:
     """`a.jpg.sift-2000.hdf5` is sift; `a.desc.h5` is LIFT, the only one who names files so."""
     kind = Path(path.stem).suffix.removeprefix(".").split("-")[0].lower()
     return "lift" if kind == "desc" else kind or path.stem.lower()

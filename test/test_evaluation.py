@@ -13,12 +13,15 @@ from lgc_ros.evaluation import (
     NO_POSE_ERROR_DEG,
     area_under_curve,
     evaluate_pairs,
+    feature_kind,
     mean_average_precision,
     read_pose,
     score_result,
     summarize,
     write_pair_report,
 )
+from lgc_ros.features import make_extractor
+from lgc_ros.frame import read_image
 from lgc_ros.pairs import Pair, format_pair
 from lgc_ros.two_view import Decider
 from lgc_ros.viz import write_image
@@ -104,6 +107,24 @@ def test_methods_are_scored_on_the_same_pairs(pair_set, tmp_path):
     write_pair_report(tmp_path, scores)
     assert (tmp_path / "accuracy.png").stat().st_size > 1000
     assert (tmp_path / "errors.csv").read_text().splitlines()[0] == "cn,poselib+ratio"
+
+
+def test_stored_features_give_the_scores_of_extracted_ones(pair_set, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    extract = make_extractor("sift", 500)
+    for path in (pair_set / "images").iterdir():
+        found = extract(read_image(path))
+        (tmp_path / path.name).symlink_to(path)
+        with h5py.File(tmp_path / f"{path.name}.sift-500.hdf5", "w") as file:
+            file["keypoints"] = np.column_stack([found.points, found.sizes, found.angles])
+            file["descriptors"] = found.descriptors
+    features = "stored:.sift-500.hdf5"
+    assert feature_kind(features) == "sift"
+    assert feature_kind("stored:.desc.h5") == "lift"
+    decider = {"m": Decider("poselib+ratio")}
+    extracted = evaluate_pairs(pair_set, decider, max_keypoints=500)["m"]
+    stored = evaluate_pairs(pair_set, decider, features=features, images=tmp_path)["m"]
+    assert [s.error_deg for s in stored] == [s.error_deg for s in extracted]
 
 
 def test_limit_takes_so_many_pairs(pair_set):
