@@ -197,6 +197,10 @@ def _in_dump(path: Path, group: str, config: EvaluateConfig) -> list[PairSet]:
         )
     keypoints = made_with.get("max_keypoints", max(config.keypoints))
     names = manifest.get("pair_sequence", [path.stem] * len(dump))
+    if len(names) != len(dump):
+        raise DatasetError(
+            f"{path.with_suffix('.json')} does not belong to {path.name}: prepare the dump again"
+        )
     return [
         PairSet(
             name,
