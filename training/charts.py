@@ -15,6 +15,7 @@ from matplotlib import pyplot as plt
 COLOURS = plt.get_cmap("tab10").colors
 HEIGHT_IN = 3.2
 MIN_WIDTH_IN = 3.5
+MAX_WIDTH_IN = 14.0  # of the whole figure
 BAR_IN = 0.16
 NUMBERS_UP_TO = 30  # bars in a panel; more would write over each other
 
@@ -33,15 +34,17 @@ def bar_chart(path: Path, panels: Sequence[Panel], ylabel: str = "mAP") -> None:
 
     Series that differ in what follows a ``+`` share a colour, and the longer one is hatched.
     """
-    names = list(dict.fromkeys(name for panel in panels for name in panel.series))
-    families = list(dict.fromkeys(_family(name) for name in names))
+    found = dict.fromkeys(name for panel in panels for name in panel.series)
+    families = list(dict.fromkeys(_family(name) for name in found))
+    names = sorted(found, key=lambda name: families.index(_family(name)))
     bars = [len(panel.categories) * len(names) for panel in panels]
-    widths = [max(MIN_WIDTH_IN, 1 + BAR_IN * count) for count in bars]
-    legend_rows = -(-len(names) // max(int(sum(widths) / 1.6), 1))
+    widths = np.array([max(MIN_WIDTH_IN, 1 + BAR_IN * count) for count in bars])
+    widths *= min(1.0, MAX_WIDTH_IN / widths.sum())
+    legend_rows = -(-len(names) // max(int(widths.sum() / 1.6), 1))
     figure, axes = plt.subplots(
         1,
         len(panels),
-        figsize=(sum(widths), HEIGHT_IN + 0.2 * legend_rows),
+        figsize=(widths.sum(), HEIGHT_IN + 0.2 * legend_rows),
         width_ratios=widths,
         squeeze=False,
         layout="constrained",
@@ -69,6 +72,7 @@ def bar_chart(path: Path, panels: Sequence[Panel], ylabel: str = "mAP") -> None:
         axis.set_title(panel.title, fontsize="medium")
         turned = {"rotation": 30, "ha": "right"} if len(panel.categories) > 8 else {}
         axis.set_xticks(range(len(panel.categories)), panel.categories, **turned)
+        axis.set_xlim(-0.6, len(panel.categories) - 0.4)
         axis.set_ylim(0, 1.1 * top or 1)  # room for the numbers
         axis.grid(axis="y", alpha=0.3)
         axis.set_axisbelow(True)

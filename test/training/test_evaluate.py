@@ -4,6 +4,7 @@ import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -250,6 +251,13 @@ def test_a_file_says_the_same_as_options(tmp_path):
     path.write_text("groups: {known: [a, b]}\nmethods: [cn]\nkeypoints: [500, 1000]")
     config = make_evaluate_config(path, methods=["ransac"], limit=None)
     assert config == EvaluateConfig({"known": ["a", "b"]}, ("ransac",), keypoints=(500, 1000))
+
+
+def test_the_example_is_understood():
+    example = Path(training.evaluate.__file__).parent / "configs" / "evaluate_paper.yaml"
+    config = make_evaluate_config(example)
+    assert config.keypoints == (500, 1000, 2000)
+    assert {"cn-8pt", "cn+ransac", "ransac"} <= set(config.methods)
 
 
 @pytest.mark.parametrize(
