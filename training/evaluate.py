@@ -14,8 +14,9 @@ import os
 import platform
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -155,7 +156,7 @@ def _resolved(config: EvaluateConfig) -> EvaluateConfig:
     poses = {
         name: str(Path(os.path.expandvars(file)).resolve()) for name, file in config.poses.items()
     }
-    return EvaluateConfig(**{**vars(config), "models": models, "poses": poses})
+    return replace(config, models=models, poses=poses)
 
 
 def find_pair_sets(config: EvaluateConfig) -> list[PairSet]:
@@ -171,19 +172,25 @@ def find_pair_sets(config: EvaluateConfig) -> list[PairSet]:
                     "such a set with `python -m training pairs`"
                 )
             for path in paths:
-                found += (
-                    _in_dump(path, group, config) if path.is_file() else [_in_folder(path, group)]
-                )
+                find = _in_dump if path.is_file() else _in_folder
+                found += find(path, group, config)
+    names = Counter((pairs.group, pairs.name) for pairs in found)
+    (group, name), count = names.most_common(1)[0]
+    if count > 1:
+        raise ConfigError(
+            f"{count} sets of group '{group}' are called '{name}': give folders with different "
+            "names, or put them into different groups"
+        )
     return found
 
 
-def _in_folder(path: Path, group: str) -> PairSet:
+def _in_folder(path: Path, group: str, config: EvaluateConfig) -> list[PairSet]:
     if not (path / "pairs.txt").is_file():
         raise DatasetError(
             f"{path} holds no pairs.txt: give a folder made with `python -m training pairs`, or "
             "an hdf5 dump"
         )
-    return PairSet(path.name, group, path)
+    return [PairSet(path.name, group, path)]
 
 
 def _in_dump(path: Path, group: str, config: EvaluateConfig) -> list[PairSet]:

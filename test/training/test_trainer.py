@@ -17,7 +17,7 @@ from torch import nn
 
 import training.trainer
 from lgc_ros.checkpoint import load_checkpoint
-from lgc_ros.errors import ConfigError, DatasetError
+from lgc_ros.errors import CheckpointError, ConfigError, DatasetError
 from lgc_ros.network import CorrespondenceNetwork
 from training.config import TrainConfig, read_train_config
 from training.data.batches import Batches, SourceConfig
@@ -224,7 +224,7 @@ def test_another_configuration_in_the_same_folder_is_refused(tmp_path):
 
 def test_a_broken_resume_point_is_named(tmp_path):
     (tmp_path / "resume.pt").write_bytes(b"half a file")
-    with pytest.raises(Exception, match=r"resume\.pt cannot be read .*remove it"):
+    with pytest.raises(CheckpointError, match=r"resume\.pt cannot be read .*remove it"):
         train(tiny(), tmp_path)
 
 
