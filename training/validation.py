@@ -58,8 +58,10 @@ def _score_pair(
 ) -> tuple[float, float, float, float]:
     """Pose errors in degrees with the robust estimator and the 8-point, precision, recall."""
     inputs = np.column_stack([pair.xs, *(getattr(pair, name) for name in side)])
+    device = next(network.parameters()).device
     with torch.inference_mode():
-        output = network(torch.as_tensor(inputs, dtype=torch.float32)[None])[0]
+        output = network(torch.as_tensor(inputs, dtype=torch.float32, device=device)[None])[0]
+    output = output.cpu()
     if output.shape == (3, 3):  # the direct head gives a pose and no weights
         x = pair.xs.astype(np.float64)
         E = geometry.project_to_essential(output.double().numpy())
