@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from lgc_ros.errors import ConfigError
+
 if TYPE_CHECKING:
     from lgc_ros.odometry import OdometryState
     from lgc_ros.run import Run
@@ -189,6 +191,11 @@ def _run_methods(
         overrides["scale"] = {**overrides.get("scale", {}), **_scale_settings(scale)}
     choices = [{**overrides, "method": m} for m in dict.fromkeys(methods or ())] or [overrides]
     options = [load_profile(profile, choice) for choice in choices]
+    if any(choice.scale.source == "odom" for choice in options):
+        raise ConfigError(
+            "scale source odom needs wheel odometry, which sources of images do not have: run "
+            "the node, or choose another source of scale"
+        )
     folder = out or new_results_folder(RESULTS, source.name)
     runs: dict[str, Run] = {}
     for choice in options:
@@ -213,8 +220,6 @@ def _run_methods(
 
 def _scale_settings(text: str) -> dict[str, Any]:
     """`constant_speed:1.2` names the source and the number it needs."""
-    from lgc_ros.errors import ConfigError
-
     source, colon, number = text.partition(":")
     if not colon:
         return {"source": source}
@@ -233,8 +238,8 @@ def _length(source: Any) -> int | None:
 
 def _runs_table(name: str, runs: dict[str, Run]) -> Table:
     table = Table(title=name)
-    table.add_column("method")
-    headings = ("frames", "tracked", "ATE m", "% of way", "RPE m/s", "RPE °/s", "drift %", "fps")
+    table.add_column("method", no_wrap=True, min_width=max(map(len, runs)))
+    headings = ("frames", "tracked", "ATE m", "% way", "RPE m", "RPE °", "drift %", "fps")
     for heading in headings:
         table.add_column(heading, justify="right")
     for method, done in runs.items():

@@ -88,45 +88,47 @@ class LandmarkMap:
 
     def triangulate(
         self, first: Keyframe, second: Keyframe, index0: np.ndarray, index1: np.ndarray
-    ) -> int:
-        """Make landmarks of matched keypoints that show none yet, and count them.
-
-        Only points in front of both cameras that reproject well and whose depth is known.
-        """
+    ) -> None:
+        """Make landmarks of matched keypoints that show none yet."""
         new = (first.landmark[index0] < 0) & (second.landmark[index1] < 0)
         index0, index1 = index0[new], index1[new]
-        if len(index0) == 0:
-            return 0
-        x0, x1 = first.view.x[index0], second.view.x[index1]
-        R_10 = second.R_cw @ first.R_cw.T
-        t_10 = second.t_cw - R_10 @ first.t_cw
-        baseline = np.linalg.norm(t_10)
-        if baseline == 0:
-            return 0
-        with np.errstate(all="ignore"):
-            points0 = baseline * triangulate_angular(R_10, t_10 / baseline, x0, x1)
-        good = np.isfinite(points0).all(axis=1)
-        points0[~good] = 1.0
-        sigma0, sigma1 = self.sigma(first.view.camera), self.sigma(second.view.camera)
-        seen0, J0 = project(points0)
-        points1 = points0 @ R_10.T + t_10
-        seen1, J1 = project(points1)
-        good &= (points0[:, 2] > 0) & (points1[:, 2] > 0)
-        good &= np.linalg.norm(seen0 - x0, axis=1) < OUTLIER_SIGMAS * sigma0
-        good &= np.linalg.norm(seen1 - x1, axis=1) < OUTLIER_SIGMAS * sigma1
-        J1 = J1 @ R_10
-        information = _square(J0) / sigma0**2 + _square(J1) / sigma1**2
-        information += 1e-12 * np.eye(3) * np.trace(information, axis1=1, axis2=2)[:, None, None]
-        covariance0 = np.linalg.inv(information)
-        good &= np.sqrt(covariance0[:, 2, 2]) < MAX_DEPTH_SIGMA * points0[:, 2]
-        ids = len(self.points) + np.arange(int(good.sum()))
+        good, points0, covariances0 = self.intersect(first, second, index0, index1)
+        ids = len(self.points) + np.arange(np.count_nonzero(good))
         first.landmark[index0[good]] = ids
         second.landmark[index1[good]] = ids
         R_wc = first.R_cw.T
         self.points = np.vstack([self.points, (points0[good] - first.t_cw) @ R_wc.T])
-        turned = R_wc @ covariance0[good] @ R_wc.T
-        self.covariances = np.concatenate([self.covariances, turned])
-        return len(ids)
+        self.covariances = np.concatenate([self.covariances, R_wc @ covariances0[good] @ R_wc.T])
+
+    def intersect(
+        self, first: Keyframe, second: Keyframe, index0: np.ndarray, index1: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Points (N, 3) where matched rays meet and their covariances, in the first camera.
+
+        And the mask of good ones: in front of both cameras, close to both rays, of known depth.
+        """
+        x0, x1 = first.view.x[index0], second.view.x[index1]
+        R_10 = second.R_cw @ first.R_cw.T
+        t_10 = second.t_cw - R_10 @ first.t_cw
+        baseline = np.linalg.norm(t_10)
+        if baseline == 0 or len(x0) == 0:
+            n = len(x0)
+            return np.zeros(n, bool), np.zeros((n, 3)), np.zeros((n, 3, 3))
+        points0 = baseline * triangulate_angular(R_10, t_10 / baseline, x0, x1)
+        good = np.isfinite(points0).all(axis=1)
+        points0[~good] = 1.0
+        points1 = points0 @ R_10.T + t_10
+        sigma0, sigma1 = self.sigma(first.view.camera), self.sigma(second.view.camera)
+        seen0, J0 = project(points0)
+        seen1, J1 = project(points1)
+        good &= (points0[:, 2] > 0) & (points1[:, 2] > 0)
+        good &= np.linalg.norm(seen0 - x0, axis=1) < OUTLIER_SIGMAS * sigma0
+        good &= np.linalg.norm(seen1 - x1, axis=1) < OUTLIER_SIGMAS * sigma1
+        information = _square(J0) / sigma0**2 + _square(J1 @ R_10) / sigma1**2
+        information += 1e-12 * np.eye(3) * np.trace(information, axis1=1, axis2=2)[:, None, None]
+        covariances0 = np.linalg.inv(information)
+        good &= np.sqrt(covariances0[:, 2, 2]) < MAX_DEPTH_SIGMA * points0[:, 2]
+        return good, points0, covariances0
 
     def covisible(self, landmarks: np.ndarray) -> list[tuple[int, Keyframe]]:
         """Keyframes by how many of these landmarks they see, most first, newest of equals."""
@@ -140,8 +142,8 @@ class LandmarkMap:
     def adjust(self, window: int, max_fixed: int, iterations: int) -> None:
         """Refine the newest keyframe, those most covisible with it, and all they see.
 
-        Other keyframes that see the same landmarks hold the window in place: without them, or
-        with one only, the two oldest of the window do (position, orientation and scale).
+        Other keyframes that see the same landmarks hold the window in place. Where there are not
+        two of them, the oldest of the window stays, and so does its distance to the next.
         """
         newest = self.keyframes[-1]
         ranked = self.covisible(newest.landmark)
@@ -151,7 +153,8 @@ class LandmarkMap:
         others = [k for n, k in self.covisible(seen) if n > 0 and not any(k is f for f in free)]
         fixed = others[:max_fixed]
         by_age = [k for k in self.keyframes if any(k is f for f in free)]
-        while len(fixed) < 2 and len(by_age) > 1:
+        floating = len(fixed) < 2
+        if floating:
             fixed.append(by_age.pop(0))
         free = by_age
         views = free + fixed
@@ -177,10 +180,15 @@ class LandmarkMap:
             sigma=sizes[view],
         )
         R_cw, t_cw, points, covariances = adjust_bundle(bundle, iterations)
-        for k, keyframe in enumerate(free):
-            keyframe.R_cw, keyframe.t_cw = R_cw[k], t_cw[k]
-        self.points[seen], self.covariances[seen] = points, covariances
         moved = replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points)
+        for k, keyframe in enumerate(free):
+            before = np.linalg.norm(keyframe.centre - fixed[-1].centre)
+            keyframe.R_cw, keyframe.t_cw = R_cw[k], t_cw[k]
+            if k == 0:
+                factor = before / np.linalg.norm(keyframe.centre - fixed[-1].centre)
+        self.points[seen], self.covariances[seen] = points, covariances
+        if floating:
+            self.rescale(factor, fixed[-1].centre)
         wrong = bundle_distances(moved) > OUTLIER_SIGMAS
         for k, keyframe in enumerate(views):
             keyframe.landmark[keypoint[wrong & (view == k)]] = NONE

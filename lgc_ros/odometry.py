@@ -21,7 +21,7 @@ from lgc_ros.estimators import EstimatorOptions
 from lgc_ros.features import Extractor, make_extractor
 from lgc_ros.frame import Frame
 from lgc_ros.geometry import parallax_deg, rotation_error_deg
-from lgc_ros.landmarks import OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
+from lgc_ros.landmarks import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
 from lgc_ros.matching import Matches, correspond, match
 from lgc_ros.refinement import fit_rotation, refine_pose
 from lgc_ros.scale import ScaleEstimator, ScaleEvidence, ScaleOptions
@@ -41,16 +41,26 @@ TRACKED = (OK, NO_MOTION, ROTATION_ONLY)
 # Landmarks that make a pose: fewer leave too much to chance.
 MIN_LANDMARKS = 15
 PNP_THRESHOLD_PX = 4.0
+# Share of the matches that must agree on a pose of two views.
+MIN_INLIER_SHARE = 0.3
 # Share of the matched landmarks that must agree with a pose.
-MIN_LANDMARK_SHARE = 0.4
+MIN_LANDMARK_SHARE = 0.5
 # Below this median distance from the best rotation, in pixels, parallax cannot be told from noise.
 ROTATION_ONLY_PX = 1.0
 # A homography that explains this share of the inliers says that the scene is a plane.
 PLANE_SHARE = 0.95
+# What a new beginning needs: landmarks, and the share of the matches that become one.
 MIN_INITIAL_LANDMARKS = 40
+MIN_INITIAL_SHARE = 1 / 3
+# Relative standard deviation of the first translation, across its direction.
+INITIAL_SIGMA = 0.02
+# Landmarks in common that carry the scale over to a new beginning.
+MIN_COMMON_LANDMARKS = 5
 # An older keyframe takes the place of a new one if it is this much nearer than the current one.
 RETURN_DISTANCE = 0.6
 RETURN_TURN_DEG = 15.0
+# Motion within this many standard deviations may be noise, and is held back until it is more.
+STILL_SIGMAS = 2.0
 # Uncertainty while lost: the last speed may have changed by as much as itself, or by this turn.
 LOST_TURN_RADPS = 0.5
 UNKNOWN_ANGLE_RAD = 0.5
@@ -210,7 +220,7 @@ class VisualOdometry:
         if refusal is not None:
             return refusal
         try:
-            frame.camera.check_image(frame.image, frame.name or "the image")
+            _check(frame)
             view = self._view(frame)
         except LgcError as error:
             return self._fail(frame.stamp_ns, str(error), None, clock)
@@ -222,11 +232,10 @@ class VisualOdometry:
         track = self._track_any(view, clock)
         if track.pose is not None:
             return self._follow(view, track, frame, clock)
-        if len(track.index0) >= self.options.min_inliers:
+        if self._is_credible(track):
             return self._two_view(view, track, frame, clock)
-        message = track.result.failure or (
-            f"{len(track.index0)} matches agree, {self.options.min_inliers} are needed"
-        )
+        kept, agree = int(track.result.kept.sum()), len(track.index0)
+        message = track.result.failure or f"only {agree} of {kept} matches agree on a pose"
         if self._restart_is_due(view):
             return self._restart(view, track, clock)
         return self._fail(frame.stamp_ns, message, track, clock)
@@ -271,17 +280,31 @@ class VisualOdometry:
         best = self._track(view, self._reference, clock)
         if best.pose is not None or len(view.x) < self.options.min_inliers:
             return best
-        others = [k for k in self.map.keyframes[::-1] if k is not self._reference]
-        for keyframe in others[: self.options.retry_keyframes]:
-            if not (keyframe.landmark >= 0).sum() >= MIN_LANDMARKS:
-                continue
-            if len(best.index0) >= self.options.min_inliers and not self._initialized:
-                break
+        # A good match without landmarks is no failure: the view may have turned away from them.
+        matched = self._is_credible(best)
+        if matched and not self._initialized:
+            return best
+        others = [
+            keyframe
+            for keyframe in self.map.keyframes[::-1]
+            if keyframe is not self._reference
+            and np.count_nonzero(keyframe.landmark >= 0) >= MIN_LANDMARKS
+        ]
+        for keyframe in others[: 1 if matched else self.options.retry_keyframes]:
             track = self._track(view, keyframe, clock)
             if track.pose is not None:
                 self._refer_to(keyframe)
                 return track
         return best
+
+    def _is_credible(self, track: _Track) -> bool:
+        """Whether two views alone can be trusted: wrong matches, too, find some pose to agree on.
+
+        Landmarks that were matched but did not give a pose speak against it.
+        """
+        needed = max(self.options.min_inliers, MIN_INLIER_SHARE * track.result.kept.sum())
+        contradicted = (track.reference.landmark[track.index0] >= 0).sum() >= MIN_LANDMARKS
+        return len(track.index0) >= needed and not contradicted
 
     def _track(self, view: View, reference: Keyframe, clock: _Clock) -> _Track:
         matches = match(reference.view.features, view.features)
@@ -355,12 +378,12 @@ class VisualOdometry:
         ids = track.reference.landmark[track.index0[pose.used]]
         points, x = self.map.points[ids], view.x[track.index1[pose.used]]
         depth = np.median((points @ pose.R_cw.T + pose.t_cw)[:, 2])
+        still_px, variances = self.options.still_px, np.diag(pose.covariance)
         moved_px = focal * np.linalg.norm(pose.centre - centre) / depth
-        noise_px = focal * np.sqrt(np.trace(pose.covariance[3:, 3:])) / depth
-        if moved_px >= max(self.options.still_px, noise_px):
+        if moved_px >= max(still_px, STILL_SIGMAS * focal * np.sqrt(variances[3:].sum()) / depth):
             return pose, OK
         turned_px = focal * np.radians(rotation_error_deg(pose.R_cw, R_anchor))
-        if turned_px < self.options.still_px:
+        if turned_px < max(still_px, STILL_SIGMAS * focal * np.sqrt(variances[:3].sum())):
             return _Pose(R_anchor, t_anchor, pose.covariance, pose.used), NO_MOTION
         sigma, spread = self.map.sigma(view.camera), self.map.covariances[ids]
         held = refine_pose(
@@ -369,15 +392,14 @@ class VisualOdometry:
         return _Pose(held.R_cw, held.t_cw, pose.covariance, pose.used), ROTATION_ONLY
 
     def _keyframe_is_due(self, view: View, track: _Track, pose: _Pose) -> bool:
-        o, reference = self.options, track.reference
-        if pose.used.sum() < 3 * MIN_LANDMARKS:
-            return True
+        o = self.options
         if len(track.index0) < o.keyframe_overlap * self._most_matches:
             return True
-        parallax = self._parallax_deg(track, pose)
-        elapsed_s = (view.stamp_ns - reference.view.stamp_ns) * 1e-9
-        waited = elapsed_s > o.keyframe_interval_s
-        return parallax > o.keyframe_parallax_deg * (0.5 if waited else 1.0)
+        elapsed_s = (view.stamp_ns - track.reference.view.stamp_ns) * 1e-9
+        needed_deg = o.keyframe_parallax_deg
+        if elapsed_s > o.keyframe_interval_s or pose.used.sum() < 3 * MIN_LANDMARKS:
+            needed_deg /= 2
+        return self._parallax_deg(track, pose) > needed_deg
 
     def _parallax_deg(self, track: _Track, pose: _Pose) -> float:
         """Median angle at which landmarks see the reference and this camera."""
@@ -460,7 +482,9 @@ class VisualOdometry:
         points_cam = self.map.points[keyframe.landmark[seen]] @ keyframe.R_cw.T + keyframe.t_cw
         depths_m = None
         if frame.depth is not None:
-            column, row = np.round(keyframe.view.features.points[seen]).astype(int).T
+            last = np.array(frame.depth.shape[::-1]) - 1
+            pixels = np.round(keyframe.view.features.points[seen]).astype(int)
+            column, row = np.clip(pixels, 0, last).T
             depths_m = frame.depth[row, column]
         start, end = (self._odom.get(k.view.stamp_ns) for k in (previous, keyframe))
         odom_distance_m = None
@@ -547,40 +571,24 @@ class VisualOdometry:
     ) -> OdometryState | None:
         """Landmarks from two views; the scale goes on from common landmarks or the last depth."""
         reference, two_view = track.reference, track.result.pose
-        R_cw = two_view.R_10 @ reference.R_cw
+        index0, index1 = track.index0, track.index1
 
         def placed(baseline: float) -> Keyframe:
             t_cw = two_view.R_10 @ reference.t_cw + baseline * two_view.t_10
-            return Keyframe(view, R_cw, t_cw)
+            return Keyframe(view, two_view.R_10 @ reference.R_cw, t_cw)
 
-        keyframe = placed(1.0)
-        old_landmark = reference.landmark.copy()
-        old = self.map.points, self.map.covariances
-        reference.landmark[:] = -1
-        made = self.map.triangulate(reference, keyframe, track.index0, track.index1)
-        new_landmark = reference.landmark.copy()
-        if made < max(MIN_INITIAL_LANDMARKS, len(track.index0) // 3):
-            reference.landmark[:] = old_landmark
-            self.map.points, self.map.covariances = old
+        good, points0, _ = self.map.intersect(reference, placed(1.0), index0, index1)
+        if good.sum() < max(MIN_INITIAL_LANDMARKS, len(good) * MIN_INITIAL_SHARE):
             return None
-        depth = self._depth_in(reference, new_landmark)
-        both = (old_landmark >= 0) & (new_landmark >= 0)
-        baseline = 1.0
-        if both.sum() >= 5:
-            ratio = self._depth_in(reference, old_landmark) / depth
-            baseline = float(np.median(ratio[both]))
-        elif self._depth is not None:
-            baseline = self._depth / float(np.nanmedian(depth))
-        ids = new_landmark[new_landmark >= 0]
-        self.map.points[ids] = reference.centre + baseline * (
-            self.map.points[ids] - reference.centre
-        )
-        self.map.covariances[ids] *= baseline**2
-        keyframe.t_cw = placed(baseline).t_cw
+        baseline = self._baseline(reference, index0[good], points0[good, 2])
+        keyframe = placed(baseline)
+        # What landmarks there were could not locate this view.
+        reference.landmark[index0] = NONE
+        self.map.triangulate(reference, keyframe, index0, index1)
         spread = np.zeros((6, 6))
         spread[:3, :3] = self.map.sigma(view.camera) ** 2 * np.eye(3)
-        spread[3:, 3:] = (0.02 * baseline) ** 2 * np.eye(3)
-        used = reference.landmark[track.index0] >= 0
+        spread[3:, 3:] = (INITIAL_SIGMA * baseline) ** 2 * np.eye(3)
+        used = reference.landmark[index0] >= 0
         pose = _Pose(keyframe.R_cw, keyframe.t_cw, spread, used)
         keyframe.covariance = self._covariance(reference, pose)
         self.map.add_keyframe(keyframe)
@@ -588,16 +596,22 @@ class VisualOdometry:
         self._correct_scale(keyframe, reference, frame, about=reference.centre)
         self._refer_to(keyframe)
         self._anchor = keyframe.R_cw, keyframe.t_cw
-        self._depth = float(np.nanmedian(self._depth_in(keyframe, keyframe.landmark)))
+        self._depth = float(np.median(self._depths(keyframe, keyframe.landmark)))
         clock.lap("map")
         return self._state(view, OK, "", keyframe, track, pose, clock, True)
 
-    def _depth_in(self, keyframe: Keyframe, landmark: np.ndarray) -> np.ndarray:
-        """(N,) depths of a keyframe's keypoints; NaN where they show no landmark."""
-        depth = np.full(len(landmark), np.nan)
-        seen = landmark >= 0
-        depth[seen] = (self.map.points[landmark[seen]] @ keyframe.R_cw.T + keyframe.t_cw)[:, 2]
-        return depth
+    def _baseline(self, reference: Keyframe, index0: np.ndarray, depths: np.ndarray) -> float:
+        """The distance of two views in the map's unit, given depths for a distance of one."""
+        ids = reference.landmark[index0]
+        common = ids >= 0
+        if common.sum() >= MIN_COMMON_LANDMARKS:
+            return float(np.median(self._depths(reference, ids[common]) / depths[common]))
+        return 1.0 if self._depth is None else self._depth / float(np.median(depths))
+
+    def _depths(self, keyframe: Keyframe, landmark: np.ndarray) -> np.ndarray:
+        """Depths in a keyframe of the landmarks that are there."""
+        points = self.map.points[landmark[landmark >= 0]]
+        return points @ keyframe.R_cw[2] + keyframe.t_cw[2]
 
     def _refer_to(self, keyframe: Keyframe) -> None:
         self._reference = keyframe
@@ -730,6 +744,16 @@ class _Clock:
         elapsed_ms = 1e3 * (now - self._now) if part_ms is None else part_ms
         self._now += elapsed_ms * 1e-3
         self.ms[stage] = self.ms.get(stage, 0.0) + elapsed_ms
+
+
+def _check(frame: Frame) -> None:
+    """Raise unless image, depth and camera fit together."""
+    name = frame.name or "the image"
+    frame.camera.check_image(frame.image, name)
+    if frame.depth is not None and frame.depth.shape != frame.image.shape[:2]:
+        raise CameraError(
+            f"the depth image of {name} has another size than the image; register it to the image"
+        )
 
 
 def _one_to_one(matches: Matches, chosen: np.ndarray) -> np.ndarray:

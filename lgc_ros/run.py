@@ -111,12 +111,13 @@ def run_odometry(
 ) -> Run:
     """Feed every frame of a source to the odometry and, where the truth is known, score it."""
     odometry = VisualOdometry(options, extract)
-    states, truth, seconds = [], [], 0.0
+    states, truth, seconds, depths = [], [], 0.0, 0
     for frame in source:
         start = time.perf_counter()
         state = odometry.process(frame)
         seconds += time.perf_counter() - start
         states.append(state)
+        depths += frame.depth is not None
         if frame.T_wc is not None:
             truth.append((frame.stamp_ns, frame.T_wc))
         if video is not None:
@@ -124,6 +125,8 @@ def run_odometry(
         progress(state)
     if not states:
         raise LgcError("the source has no frames")
+    if options.scale.source == "depth" and not depths:
+        log.warning("no frame has depth: the trajectory is not in metres; choose another --scale")
     track = PoseTrack.from_poses(sorted(truth, key=lambda item: item[0]))
     known = track if len(track) >= 3 else None
     run = Run(getattr(source, "name", "source"), options, states, known, seconds, None)
