@@ -1,0 +1,1 @@
+"""The thin coat of ROS 2 around the library: nothing outside this folder knows rclpy."""
