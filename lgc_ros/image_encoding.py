@@ -67,7 +67,7 @@ def decode_image(
             + (hint or f"let the camera driver use one of {', '.join(IMAGE_ENCODINGS)}")
         )
     layout = IMAGE_ENCODINGS[encoding]
-    pixels = _pixels(layout, encoding, height, width, step, is_bigendian, data)
+    pixels = pixels_of(layout, encoding, height, width, step, is_bigendian, data)
     if layout.conversion is not None:
         try:
             pixels = cv2.cvtColor(pixels, layout.conversion)
@@ -89,7 +89,7 @@ def decode_depth(
             f"{', '.join(DEPTH_ENCODINGS)}"
         )
     layout = DEPTH_ENCODINGS[encoding]
-    depth = _pixels(layout, encoding, height, width, step, is_bigendian, data)
+    depth = pixels_of(layout, encoding, height, width, step, is_bigendian, data)
     if depth.dtype == np.uint16:
         return depth * np.float32(1e-3)
     return np.where(np.isfinite(depth) & (depth > 0), depth, np.float32(0))
@@ -122,7 +122,7 @@ def image_from_message(message: Any) -> np.ndarray:
     )
 
 
-def _pixels(
+def pixels_of(
     layout: Encoding,
     encoding: str,
     height: int,

@@ -10,7 +10,7 @@ import numpy as np
 from sensor_msgs.msg import CompressedImage, Image
 
 from lgc_ros.errors import ImageError
-from lgc_ros.image_encoding import IMAGE_ENCODINGS, Encoding, _pixels
+from lgc_ros.image_encoding import IMAGE_ENCODINGS, Encoding, pixels_of
 
 PASSTHROUGH = "passthrough"
 
@@ -50,7 +50,7 @@ class CvBridge:
     def imgmsg_to_cv2(self, img_msg: Image, desired_encoding: str = PASSTHROUGH) -> np.ndarray:
         """Pixels of an Image, as they are or converted to the desired encoding."""
         try:
-            pixels = _pixels(
+            pixels = pixels_of(
                 _layout(img_msg.encoding),
                 img_msg.encoding,
                 img_msg.height,
