@@ -73,9 +73,14 @@ setup(
         "safetensors>=0.4",
         "torch>=2.1",
         "transforms3d>=0.4.1",
-        "typer>=0.9",
+        "typer>=0.12",
     ],
     extras_require=EXTRAS,
-    entry_points={"console_scripts": ["lgc = lgc_ros.cli:main"]},
+    entry_points={
+        "console_scripts": [
+            "lgc = lgc_ros.cli:main",
+            "odometry_node = lgc_ros.ros.odometry_node:main",
+        ]
+    },
     zip_safe=False,
 )

@@ -111,13 +111,18 @@ def _opencv(method: int, problem: _Problem) -> _Pose | None:
     return _pose_from_opencv(E, mask, c)
 
 
-def _usac(score: int, local_optimization: int, polisher: int, problem: _Problem) -> _Pose | None:
-    """OpenCV's USAC framework (Raguram et al. 2013) with the given parts."""
+def _usac(score: int, local_optimization: int, polisher: str, problem: _Problem) -> _Pose | None:
+    """OpenCV's USAC framework (Raguram et al. 2013) with the given parts.
+
+    On ranked matches it may stop early: where the best matches lie on one plane, samples from it
+    explain most of the rest and end the search with a wrong pose. PoseLib searches on.
+    """
     c = problem.matches
     params = cv2.UsacParams()
     params.score = score
     params.loMethod = local_optimization
-    params.final_polisher = polisher
+    if hasattr(cv2, polisher):  # OpenCV 4.6 has fewer; its default polishes less
+        params.final_polisher = getattr(cv2, polisher)
     params.sampler = cv2.SAMPLING_PROSAC if problem.ranked else cv2.SAMPLING_UNIFORM
     params.threshold = problem.options.threshold_px
     params.confidence = problem.options.confidence
@@ -281,8 +286,8 @@ _BACKENDS: dict[str, _Backend] = {
     "ransac": partial(_opencv, cv2.RANSAC),
     "lmeds": partial(_opencv, cv2.LMEDS),
     "mlesac": _mlesac,
-    "magsac": partial(_usac, cv2.SCORE_METHOD_MAGSAC, cv2.LOCAL_OPTIM_SIGMA, cv2.COV_POLISHER),
-    "usac": partial(_usac, cv2.SCORE_METHOD_MSAC, cv2.LOCAL_OPTIM_INNER_LO, cv2.LSQ_POLISHER),
+    "magsac": partial(_usac, cv2.SCORE_METHOD_MAGSAC, cv2.LOCAL_OPTIM_SIGMA, "COV_POLISHER"),
+    "usac": partial(_usac, cv2.SCORE_METHOD_MSAC, cv2.LOCAL_OPTIM_INNER_LO, "LSQ_POLISHER"),
     "poselib": _poselib,
     "gms": _gms,
     EIGHT_POINT: _eight_point,
