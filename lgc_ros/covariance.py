@@ -20,6 +20,14 @@ def in_world(covariance_cam: np.ndarray, T_wc: np.ndarray) -> np.ndarray:
     return adjoint @ covariance_cam @ adjoint.T
 
 
+def rescaled(covariance_world: np.ndarray, factor: float, centre: np.ndarray) -> np.ndarray:
+    """Covariance of the step after the world was scaled about a point."""
+    J = np.eye(6)
+    J[3:, 3:] *= factor
+    J[3:, :3] = (1 - factor) * skew(centre)
+    return J @ covariance_world @ J.T
+
+
 def of_pose(covariance_world: np.ndarray, position: np.ndarray) -> np.ndarray:
     """Covariance of position and orientation as ROS has it: x, y, z, then about the fixed axes."""
     J = np.zeros((6, 6))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lgc_ros.camera import Camera
+from lgc_ros.covariance import rescaled
 from lgc_ros.features import Features
 from lgc_ros.geometry import triangulate_angular
 from lgc_ros.refinement import Bundle, adjust_bundle, bundle_distances, project
@@ -29,6 +30,7 @@ class View:
     camera: Camera
     features: Features
     x: np.ndarray  # (N, 2) normalized
+    odom_m: np.ndarray | None = None  # (3,) position of the wheel odometry then
 
 
 @dataclass(eq=False)
@@ -70,11 +72,11 @@ class LandmarkMap:
         """Standard deviation of a normalized coordinate."""
         return self._sigma_px / camera.focal
 
-    def add_keyframe(self, keyframe: Keyframe) -> None:
-        """Append a keyframe; the oldest may be forgotten, with the landmarks only it saw."""
+    def add_keyframe(self, keyframe: Keyframe, keep: Keyframe | None = None) -> None:
+        """Append a keyframe; the oldest but `keep` may be forgotten, with what only it saw."""
         self.keyframes.append(keyframe)
         if len(self.keyframes) > self._max_keyframes:
-            del self.keyframes[0]
+            del self.keyframes[1 if self.keyframes[0] is keep else 0]
             self._forget_unseen()
 
     def _forget_unseen(self) -> None:
@@ -210,6 +212,7 @@ class LandmarkMap:
         for keyframe in self.keyframes:
             moved = centre + factor * (keyframe.centre - centre)
             keyframe.t_cw = -keyframe.R_cw @ moved
+            keyframe.covariance = rescaled(keyframe.covariance, factor, centre)
 
 
 def _square(J: np.ndarray) -> np.ndarray:

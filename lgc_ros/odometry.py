@@ -9,7 +9,7 @@ keyframes are refined together.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import cv2
 import numpy as np
@@ -42,7 +42,7 @@ TRACKED = (OK, NO_MOTION, ROTATION_ONLY)
 MIN_LANDMARKS = 15
 PNP_THRESHOLD_PX = 4.0
 # Share of the matches that must agree on a pose of two views.
-MIN_INLIER_SHARE = 0.3
+MIN_INLIER_SHARE = 0.2
 # Share of the matched landmarks that must agree with a pose.
 MIN_LANDMARK_SHARE = 0.5
 # Below this median distance from the best rotation, in pixels, parallax cannot be told from noise.
@@ -63,7 +63,6 @@ RETURN_TURN_DEG = 15.0
 STILL_SIGMAS = 2.0
 # Uncertainty while lost: the last speed may have changed by as much as itself, or by this turn.
 LOST_TURN_RADPS = 0.5
-UNKNOWN_ANGLE_RAD = 0.5
 
 
 @dataclass(frozen=True)
@@ -204,7 +203,6 @@ class VisualOdometry:
         self._last: OdometryState | None = None
         self._last_good: OdometryState | None = None
         self._failures = 0
-        self._odom: dict[int, np.ndarray] = {}
 
     def process(self, frame: Frame, T_ob: np.ndarray | None = None) -> OdometryState:
         """The state after this frame.
@@ -221,12 +219,10 @@ class VisualOdometry:
             return refusal
         try:
             _check(frame)
-            view = self._view(frame)
+            view = self._view(frame, T_ob)
         except LgcError as error:
             return self._fail(frame.stamp_ns, str(error), None, clock)
         clock.lap("features")
-        if T_ob is not None:
-            self._odom[frame.stamp_ns] = T_ob[:3, 3]
         if self._reference is None:
             return self._start(view, clock)
         track = self._track_any(view, clock)
@@ -253,13 +249,14 @@ class VisualOdometry:
             frame.stamp_ns, status, message, last.T_wc, last.covariance, np.zeros(6)
         )
 
-    def _view(self, frame: Frame) -> View:
+    def _view(self, frame: Frame, T_ob: np.ndarray | None) -> View:
         features = self._extract(frame.image)
         x = frame.camera.normalize(features.points)
         seen = np.isfinite(x).all(axis=1)
         if not seen.all():
             features, x = features.subset(seen), x[seen]
-        return View(frame.stamp_ns, frame.camera, features, x)
+        odom_m = None if T_ob is None else T_ob[:3, 3]
+        return View(frame.stamp_ns, frame.camera, features, x, odom_m)
 
     def _start(self, view: View, clock: _Clock) -> OdometryState:
         if len(view.x) < self.options.min_inliers:
@@ -307,20 +304,22 @@ class VisualOdometry:
         return len(track.index0) >= needed and not contradicted
 
     def _track(self, view: View, reference: Keyframe, clock: _Clock) -> _Track:
+        matched = self._match(view, reference, clock)
+        track = replace(matched, pose=self._locate(view, matched))
+        clock.lap("track")
+        return track
+
+    def _match(self, view: View, reference: Keyframe, clock: _Clock) -> _Track:
         matches = match(reference.view.features, view.features)
-        c = correspond(
+        correspondences = correspond(
             reference.view.features, view.features, matches, reference.view.camera, view.camera
         )
         clock.lap("match")
-        result = self._decide(c)
+        result = self._decide(correspondences)
         rows = _one_to_one(matches, result.inliers)
         clock.lap("filter", result.ms["filter"])
         clock.lap("estimate")
-        index0, index1 = matches.index0[rows], matches.index1[rows]
-        track = _Track(reference, result, index0, index1, rows)
-        pose = self._locate(view, track)
-        clock.lap("track")
-        return _Track(reference, result, index0, index1, rows, pose)
+        return _Track(reference, result, matches.index0[rows], matches.index1[rows], rows)
 
     def _locate(self, view: View, track: _Track) -> _Pose | None:
         """The pose that the landmarks of the reference's matched keypoints give."""
@@ -355,20 +354,21 @@ class VisualOdometry:
         """A view located by landmarks: hold what did not move, make a keyframe if it is time."""
         pose, status = self._hold(view, track)
         self._failures = 0
-        if status == OK:
-            self._anchor = pose.R_cw, pose.t_cw
-        ids = track.reference.landmark[track.index0[pose.used]]
-        points_cam = self.map.points[ids] @ pose.R_cw.T + pose.t_cw
-        self._depth = float(np.median(points_cam[:, 2]))
         self._most_matches = max(self._most_matches, len(track.index0))
         inserted = None
         if status != NO_MOTION and self._keyframe_is_due(view, track, pose):
-            better = self._return_to_older(view, track, pose, clock)
-            if better is not None:
-                track, pose = better, better.pose if status == OK else pose
+            older = self._return_to_older(view, track, pose, clock)
+            if older is not None:
+                track = older
+                pose, status = self._hold(view, track)
             else:
                 inserted = self._insert(view, track, pose, frame, clock)
-        return self._state(view, status, "", inserted or pose, track, pose, clock, bool(inserted))
+        if status == OK and inserted is None:
+            self._anchor = pose.R_cw, pose.t_cw
+        where = inserted or pose
+        depths = self._depths(where, track.reference.landmark[track.index0[pose.used]])
+        self._depth = float(np.median(depths)) if len(depths) else self._depth
+        return self._state(view, status, "", where, track, pose, clock, inserted is not None)
 
     def _hold(self, view: View, track: _Track) -> tuple[_Pose, str]:
         """Keep the position, or all of the pose, where motion is within the noise."""
@@ -441,7 +441,7 @@ class VisualOdometry:
         keyframe.covariance = self._covariance(reference, pose)
         used = pose.used
         keyframe.landmark[track.index1[used]] = reference.landmark[track.index0[used]]
-        self.map.add_keyframe(keyframe)
+        self.map.add_keyframe(keyframe, keep=reference)
         self.map.triangulate(reference, keyframe, track.index0, track.index1)
         self._connect(keyframe, reference, clock)
         self.map.adjust(
@@ -460,7 +460,7 @@ class VisualOdometry:
                 continue
             if shared < MIN_LANDMARKS:
                 return
-            track = self._track(keyframe.view, other, clock)
+            track = self._match(keyframe.view, other, clock)
             ids = other.landmark[track.index0]
             fresh = (ids >= 0) & (keyframe.landmark[track.index1] < 0)
             fresh &= ~np.isin(ids, keyframe.landmark[keyframe.landmark >= 0])
@@ -486,7 +486,7 @@ class VisualOdometry:
             pixels = np.round(keyframe.view.features.points[seen]).astype(int)
             column, row = np.clip(pixels, 0, last).T
             depths_m = frame.depth[row, column]
-        start, end = (self._odom.get(k.view.stamp_ns) for k in (previous, keyframe))
+        start, end = previous.view.odom_m, keyframe.view.odom_m
         odom_distance_m = None
         if start is not None and end is not None:
             odom_distance_m = float(np.linalg.norm(end - start))
@@ -501,8 +501,6 @@ class VisualOdometry:
         if factor != 1.0:
             self.map.rescale(factor, about)
             self._depth = self._depth and factor * self._depth
-        kept = {k.view.stamp_ns for k in self.map.keyframes}
-        self._odom = {stamp: p for stamp, p in self._odom.items() if stamp in kept}
 
     def _two_view(self, view: View, track: _Track, frame: Frame, clock: _Clock) -> OdometryState:
         """A view matched to a keyframe without enough landmarks: rotation, or a new beginning."""
@@ -514,56 +512,62 @@ class VisualOdometry:
         self._most_matches = max(self._most_matches, len(track.index0))
         if focal * np.median(left_rad) < ROTATION_ONLY_PX:
             turned_px = focal * np.radians(rotation_error_deg(R_10, np.eye(3)))
-            still = turned_px < self.options.still_px
-            return self._turn(view, track, np.eye(3) if still else R_10, clock, "")
+            status, R_10 = (
+                (NO_MOTION, np.eye(3))
+                if turned_px < self.options.still_px
+                else (ROTATION_ONLY, R_10)
+            )
+            sigma_rad = 2 * self.map.sigma(view.camera) / np.sqrt(len(x0))
+            sigma_position = ROTATION_ONLY_PX / focal * (self._depth or 1.0)
+            pose = self._turned(track, R_10, reference.centre, sigma_rad, sigma_position)
+            return self._turn(view, track, pose, status, "", clock)
         parallax = float(np.median(parallax_deg(pose.R_10, x0, x1)))
-        message = ""
+        status = DEGENERATE if self._initialized else INITIALIZING
         if parallax < self.options.init_parallax_deg:
             message = f"parallax of {parallax:.2f} degrees is too little for landmarks"
         elif self._is_plane(x0, x1, focal):
-            message = "all points lie in a plane or far away: translation is ambiguous"
+            status, message = DEGENERATE, "all points lie in a plane: translation is ambiguous"
         else:
             state = self._initialize(view, track, frame, clock)
             if state is not None:
                 return state
             message = "too few points can be triangulated"
-        return self._turn(view, track, pose.R_10, clock, message)
+        # What was motion may be mistaken for a turn as large as the parallax.
+        sigma_rad, sigma_position = np.radians(parallax), self._depth or 1.0
+        centre = self._last.T_wc[:3, 3]
+        pose = self._turned(track, pose.R_10, centre, sigma_rad, sigma_position)
+        return self._turn(view, track, pose, status, message, clock)
+
+    def _turned(
+        self,
+        track: _Track,
+        R_10: np.ndarray,
+        centre: np.ndarray,
+        sigma_rad: float,
+        sigma_position: float,
+    ) -> _Pose:
+        """The pose after a turn against the reference, at a given place."""
+        R_cw = R_10 @ track.reference.R_cw
+        spread = np.diag(np.repeat([sigma_rad, sigma_position], 3) ** 2)
+        return _Pose(R_cw, -R_cw @ centre, spread, np.zeros(len(track.index0), bool))
 
     def _turn(
-        self, view: View, track: _Track, R_10: np.ndarray, clock: _Clock, message: str
+        self, view: View, track: _Track, pose: _Pose, status: str, message: str, clock: _Clock
     ) -> OdometryState:
-        """A view turned against its keyframe; the position is held."""
-        reference = track.reference
-        R_cw = R_10 @ reference.R_cw
-        centre = reference.centre if message == "" else self._last.T_wc[:3, 3]
-        n = max(len(track.index0), 1)
-        sigma = self.map.sigma(view.camera)
-        spread = np.zeros((6, 6))
-        spread[:3, :3] = sigma**2 / n * 4 * np.eye(3)
-        if message:
-            status = DEGENERATE if self._initialized else INITIALIZING
-            spread[3:, 3:] = (self._depth or 1.0) ** 2 * np.eye(3)
-        else:
-            status = NO_MOTION if np.array_equal(R_10, np.eye(3)) else ROTATION_ONLY
-            depth = self._depth or 1.0
-            spread[3:, 3:] = (ROTATION_ONLY_PX / view.camera.focal * depth) ** 2 * np.eye(3)
-        pose = _Pose(R_cw, -R_cw @ centre, spread, np.zeros(len(track.index0), bool))
+        """A view whose position is held; a keyframe takes over before the matches run out."""
         self._anchor = pose.R_cw, pose.t_cw
         inserted = None
         thin = len(track.index0) < self.options.keyframe_overlap * self._most_matches
-        if status == ROTATION_ONLY and thin:
+        if status != NO_MOTION and thin:
             inserted = Keyframe(view, pose.R_cw, pose.t_cw)
-            inserted.covariance = self._covariance(reference, pose)
-            same = reference.landmark[track.index0]
-            inserted.landmark[track.index1] = same
-            self.map.add_keyframe(inserted)
+            inserted.covariance = self._covariance(track.reference, pose)
+            inserted.landmark[track.index1] = track.reference.landmark[track.index0]
+            self.map.add_keyframe(inserted, keep=track.reference)
             self._refer_to(inserted)
         return self._state(view, status, message, pose, track, pose, clock, inserted is not None)
 
     def _is_plane(self, x0: np.ndarray, x1: np.ndarray, focal: float) -> bool:
-        _, mask = cv2.findHomography(
-            x0 * focal, x1 * focal, cv2.RANSAC, 2 * self.options.threshold_px
-        )
+        _, mask = cv2.findHomography(x0 * focal, x1 * focal, cv2.RANSAC, self.options.threshold_px)
         return mask is not None and mask.mean() > PLANE_SHARE
 
     def _initialize(
@@ -591,7 +595,7 @@ class VisualOdometry:
         used = reference.landmark[index0] >= 0
         pose = _Pose(keyframe.R_cw, keyframe.t_cw, spread, used)
         keyframe.covariance = self._covariance(reference, pose)
-        self.map.add_keyframe(keyframe)
+        self.map.add_keyframe(keyframe, keep=reference)
         self._initialized = True
         self._correct_scale(keyframe, reference, frame, about=reference.centre)
         self._refer_to(keyframe)
@@ -608,10 +612,10 @@ class VisualOdometry:
             return float(np.median(self._depths(reference, ids[common]) / depths[common]))
         return 1.0 if self._depth is None else self._depth / float(np.median(depths))
 
-    def _depths(self, keyframe: Keyframe, landmark: np.ndarray) -> np.ndarray:
-        """Depths in a keyframe of the landmarks that are there."""
+    def _depths(self, where: Keyframe | _Pose, landmark: np.ndarray) -> np.ndarray:
+        """Depths in a camera of the landmarks that are there."""
         points = self.map.points[landmark[landmark >= 0]]
-        return points @ keyframe.R_cw[2] + keyframe.t_cw[2]
+        return points @ where.R_cw[2] + where.t_cw[2]
 
     def _refer_to(self, keyframe: Keyframe) -> None:
         self._reference = keyframe
@@ -691,13 +695,14 @@ class VisualOdometry:
             spread = self._covariance(track.reference, where)
         extra = {}
         if track is not None and pose is not None:
-            used = track.rows[pose.used]
-            ids = track.reference.landmark[track.index0[pose.used]]
-            scores = track.result.scores
+            ids = track.reference.landmark[track.index0]
+            # Refinement may have found some of them wrong.
+            shown = pose.used & (ids >= 0)
+            points, scores = self.map.points[ids[shown]], track.result.scores
             extra = {
-                "points_cam": self.map.points[ids] @ where.R_cw.T + where.t_cw,
-                "points_px": view.features.points[track.index1[pose.used]].astype(np.float64),
-                "scores": np.ones(len(ids)) if scores is None else scores[used],
+                "points_cam": points @ where.R_cw.T + where.t_cw,
+                "points_px": view.features.points[track.index1[shown]].astype(np.float64),
+                "scores": np.ones(len(points)) if scores is None else scores[track.rows[shown]],
             }
         state = OdometryState(
             view.stamp_ns,

@@ -8,7 +8,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -130,7 +130,7 @@ def run_odometry(
     track = PoseTrack.from_poses(sorted(truth, key=lambda item: item[0]))
     known = track if len(track) >= 3 else None
     run = Run(getattr(source, "name", "source"), options, states, known, seconds, None)
-    return run if known is None else Run(**{**vars(run), "errors": _errors(run, align)})
+    return run if known is None else replace(run, errors=_errors(run, align))
 
 
 def _errors(run: Run, align: str) -> TrajectoryErrors | None:

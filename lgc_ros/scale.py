@@ -25,13 +25,16 @@ from lgc_ros.errors import ConfigError
 # Answers that count: few enough to follow a drift, enough to outvote bad ones.
 MEMORY = 15
 UNKNOWN_SIGMA = 1.0
-MIN_SIGMA = 0.005
+# What a source cannot know better than, however well its answers agree: relative.
+MIN_SIGMA = {"constant_speed": 0.1, "odom": 0.02, "depth": 0.005, "camera_height": 0.1}
 MIN_DEPTHS = 15
-MIN_GROUND_POINTS = 15
+MIN_GROUND_POINTS = 6
 # Ground lies between these angles below the horizon: nearer is the robot, farther is imprecise.
-GROUND_BELOW_DEG = (8.0, 60.0)
+GROUND_BELOW_DEG = (4.0, 60.0)
 # Half width of the neighbourhood, relative to the height, in which ground points are counted.
-GROUND_BAND = 0.04
+GROUND_BAND = 0.06
+# The ground's neighbourhood holds at least this share of the points of the fullest one.
+GROUND_SUPPORT = 0.5
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def _depth(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
 
 
 def _camera_height(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
-    """The height at which most landmarks below the camera lie is that of the ground."""
+    """The lowest height at which many landmarks lie is that of the ground."""
     pitch = np.radians(options.camera_pitch_deg)
     down = np.array([0.0, np.cos(pitch), np.sin(pitch)])
     ahead = np.array([0.0, -np.sin(pitch), np.cos(pitch)])
@@ -120,10 +123,12 @@ def _camera_height(evidence: ScaleEvidence, options: ScaleOptions) -> float | No
     first = np.searchsorted(height, height * (1 - GROUND_BAND))
     last = np.searchsorted(height, height * (1 + GROUND_BAND))
     support = last - first
-    densest = int(np.argmax(support))
-    if support[densest] < MIN_GROUND_POINTS:
+    dense = support >= max(MIN_GROUND_POINTS, GROUND_SUPPORT * support.max())
+    if not dense.any():
         return None
-    ground = np.median(height[first[densest] : last[densest]])
+    # Kerbs, grass and cars are dense, too, but above the ground.
+    lowest = np.flatnonzero(dense)[-1]
+    ground = np.median(height[first[lowest] : last[lowest]])
     return _ratio(options.camera_height_m, ground)
 
 
@@ -154,7 +159,7 @@ class ScaleEstimator:
             return UNKNOWN_SIGMA
         answers = np.array(self._log_ratios)
         spread = 1.4826 * np.median(np.abs(answers - np.median(answers)))
-        return float(np.hypot(MIN_SIGMA, spread / np.sqrt(len(answers))))
+        return float(np.hypot(MIN_SIGMA[self.options.source], spread / np.sqrt(len(answers))))
 
     def correction(self, evidence: ScaleEvidence) -> float:
         """The factor to multiply the map with, 1 if nothing is known."""

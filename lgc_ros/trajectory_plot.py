@@ -12,7 +12,7 @@ from lgc_ros.errors import LgcError
 from lgc_ros.frame import Frame
 from lgc_ros.odometry import STATUSES, OdometryState
 from lgc_ros.trajectory import PoseTrack, TrajectoryErrors
-from lgc_ros.viz import load_pyplot
+from lgc_ros.viz import load_pyplot, write_caption
 
 # Distinguishable with red-green blindness, from calm to alarming.
 STATUS_COLOURS = {
@@ -147,13 +147,7 @@ def draw_state(
         cv2.circle(picture, (round(x), round(y)), 3, colour, 1, cv2.LINE_AA)
     text = f"{state.status}  {len(state.points_px)} landmarks"
     text += "  keyframe" if state.keyframe else ""
-    height = picture.shape[0]
-    size = height / 700
-    for colour, thickness in (((0, 0, 0), 4), ((255, 255, 255), 1)):
-        place = (round(10 * size), round(36 * size))
-        cv2.putText(
-            picture, text, place, cv2.FONT_HERSHEY_SIMPLEX, size, colour, thickness, cv2.LINE_AA
-        )
+    write_caption(picture, [text])
     if len(way) > 1:
         _draw_way(picture, np.array(way))
     return picture

@@ -44,7 +44,7 @@ def draw_matches(
         b = _pixel(points1_px[i] * scale + offset)
         cv2.line(overlay, a, b, GREEN if good[i] else RED, thickness, cv2.LINE_AA, 4)
     cv2.addWeighted(overlay, 0.6, canvas, 0.4, 0, dst=canvas)
-    _write_caption(canvas, caption)
+    write_caption(canvas, caption)
     return canvas
 
 
@@ -78,7 +78,7 @@ def _pixel(point: np.ndarray) -> tuple[int, int]:
     return int(x), int(y)
 
 
-def _write_caption(canvas: np.ndarray, caption: Sequence[str]) -> None:
+def write_caption(canvas: np.ndarray, caption: Sequence[str]) -> None:
     """White text on a darkened strip, as large as fits the width."""
     if not caption:
         return
