@@ -70,6 +70,8 @@ def test_changelog_speaks_of_this_version(package):
 def test_every_console_script_can_be_called(distribution):
     for script in distribution.entry_points["console_scripts"]:
         module, function = script.partition("=")[2].strip().split(":")
+        if module.startswith("lgc_ros.ros."):
+            pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
         assert callable(getattr(importlib.import_module(module), function)), script
 
 

@@ -1,0 +1,95 @@
+"""What RViz shows beside the pose: landmarks, rejected matches and keyframes, and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from builtin_interfaces.msg import Duration
+from std_msgs.msg import ColorRGBA, Header
+from visualization_msgs.msg import Marker, MarkerArray
+
+from lgc_ros.landmarks import Keyframe
+from lgc_ros.odometry import OdometryState
+from lgc_ros.ros.messages import point_message
+from lgc_ros.viz import GREEN, RED, write_caption
+
+REJECTED = ColorRGBA(r=0.86, g=0.16, b=0.16, a=0.5)
+KEYFRAME = ColorRGBA(r=0.2, g=0.5, b=1.0, a=0.9)
+# There are often more wrong matches than right ones: they must not hide the image.
+REJECTED_OPACITY = 0.35
+# Markers vanish by themselves when they are no longer renewed.
+LIFETIME = Duration(sec=1)
+# Sizes are shares of the median depth: without a source of scale, metres mean nothing.
+POINT_SIZE, LINE_WIDTH, KEYFRAME_SIZE = 0.008, 0.002, 0.05
+# Rejected matches have no depth: a piece of their ray is shown around the median depth.
+RAY = (0.9, 1.0)
+# Corners of a camera of unit size, and the edges between them and its centre (the last).
+CORNERS = np.array([[-1, -0.75, 1], [1, -0.75, 1], [1, 0.75, 1], [-1, 0.75, 1], [0, 0, 0]])
+EDGES = np.array([(0, 1), (1, 2), (2, 3), (3, 0), (0, 4), (1, 4), (2, 4), (3, 4)]).ravel()
+
+
+def inlier_markers(
+    header: Header, state: OdometryState, keyframes: Sequence[Keyframe]
+) -> MarkerArray:
+    """Markers in the camera frame, which the header names.
+
+    Landmarks that the pose rests on, from red to green by score; rays of rejected matches in red;
+    keyframes in blue.
+    """
+    depth = float(np.median(state.points_cam[:, 2])) if len(state.points_cam) else 1.0
+    points = _marker(header, "inliers", Marker.POINTS, state.points_cam)
+    points.scale.x = points.scale.y = POINT_SIZE * depth
+    points.colors = [
+        ColorRGBA(r=float(1 - score), g=float(score), b=0.1, a=1.0) for score in state.scores
+    ]
+    rays = _marker(header, "rejected", Marker.LINE_LIST, _rejected_rays(state, depth))
+    rays.scale.x, rays.color = LINE_WIDTH * depth, REJECTED
+    cameras = _marker(header, "keyframes", Marker.LINE_LIST, _frusta(state, keyframes, depth))
+    cameras.scale.x, cameras.color = LINE_WIDTH * depth, KEYFRAME
+    return MarkerArray(markers=[points, rays, cameras])
+
+
+def _marker(header: Header, namespace: str, kind: int, points: np.ndarray) -> Marker:
+    """A marker of many points; the id never changes, so that it replaces the one before."""
+    marker = Marker(header=header, ns=namespace, id=0, type=kind, lifetime=LIFETIME)
+    marker.action = Marker.ADD if len(points) else Marker.DELETE
+    marker.pose.orientation.w = 1.0
+    marker.points = [point_message(point) for point in points]
+    return marker
+
+
+def _rejected_rays(state: OdometryState, depth: float) -> np.ndarray:
+    """(2 N, 3) ends of pieces of the rays of the matches that do not agree with the pose."""
+    if state.relative is None:
+        return np.empty((0, 3))
+    x = state.relative.correspondences.x1[~state.relative.inliers]
+    rays = np.column_stack([x, np.ones(len(x))])
+    return (rays[:, None] * (depth * np.array(RAY)[:, None])).reshape(-1, 3)
+
+
+def _frusta(state: OdometryState, keyframes: Sequence[Keyframe], depth: float) -> np.ndarray:
+    """(M, 3) ends of the edges of small cameras where the keyframes are, in the camera frame."""
+    T_cw = np.linalg.inv(state.T_wc)
+    corners = KEYFRAME_SIZE * depth * CORNERS[EDGES]
+    edges = [corners @ keyframe.R_cw + keyframe.centre for keyframe in keyframes]
+    return np.concatenate(edges or [np.empty((0, 3))]) @ T_cw[:3, :3].T + T_cw[:3, 3]
+
+
+def matches_picture(image: np.ndarray, state: OdometryState) -> np.ndarray:
+    """BGR image with the way of each keypoint since the keyframe: inliers green, others red."""
+    picture = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image.copy()
+    result = state.relative
+    if result is not None:
+        c = result.correspondences
+        ways = np.round(np.stack([c.p0, c.p1], axis=1)).astype(np.int32)
+        clean = picture.copy()
+        cv2.polylines(picture, list(ways[~result.inliers]), False, RED, 1, cv2.LINE_AA)
+        cv2.addWeighted(picture, REJECTED_OPACITY, clean, 1 - REJECTED_OPACITY, 0, dst=picture)
+        cv2.polylines(picture, list(ways[result.inliers]), False, GREEN, 1, cv2.LINE_AA)
+        for x, y in ways[result.inliers, 1]:
+            cv2.circle(picture, (int(x), int(y)), 2, GREEN, -1, cv2.LINE_AA)
+    agree = f"{state.counts.get('inliers', 0)} of {state.counts.get('matches', 0)} matches agree"
+    write_caption(picture, [f"{state.status}: {agree}"])
+    return picture

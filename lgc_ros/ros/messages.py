@@ -1,0 +1,169 @@
+"""Poses, covariances and velocities as ROS messages, and the way from the camera to the robot.
+
+Frames: w is the camera's optical frame when odometry started, c the optical frame now, b the
+robot's base now, o (`odom_frame`) the base when odometry started. The base has the axes of REP-103
+(x forward, z up), and so has o.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from geometry_msgs.msg import (
+    Point,
+    Pose,
+    PoseStamped,
+    PoseWithCovarianceStamped,
+    Quaternion,
+    Transform,
+    TransformStamped,
+    Vector3,
+)
+from nav_msgs.msg import Odometry
+from std_msgs.msg import Header
+from transforms3d.quaternions import mat2quat, quat2mat
+
+from lgc_ros.estimators import PoseEstimate
+from lgc_ros.geometry import skew
+from lgc_ros.odometry import OdometryState
+
+# Variance that says "not known" of a velocity: (m/s)² and (rad/s)².
+UNKNOWN_VARIANCE = 1e4
+
+
+@dataclass(frozen=True, eq=False)
+class BaseMotion:
+    """Where the robot is and how it moves.
+
+    Attributes:
+        T_ob: (4, 4) base to odom.
+        covariance: (6, 6) of position and orientation (fixed axes) in odom.
+        twist: (6,) linear and angular velocity in the base frame.
+        twist_covariance: (6, 6) of that.
+    """
+
+    T_ob: np.ndarray
+    covariance: np.ndarray
+    twist: np.ndarray
+    twist_covariance: np.ndarray
+
+
+def base_motion(state: OdometryState, T_bc: np.ndarray, twist_cov_cam: np.ndarray) -> BaseMotion:
+    """The motion of the base, to which the camera is fixed by T_bc, from that of the camera."""
+    T_cb = np.linalg.inv(T_bc)
+    R_bc, R_wc = T_bc[:3, :3], state.T_wc[:3, :3]
+    # The base swings about the camera when the camera's orientation errs, or changes.
+    of_pose = _rigid(R_bc, R_wc @ T_cb[:3, 3])
+    of_twist = _rigid(R_bc, T_cb[:3, 3])
+    return BaseMotion(
+        T_ob=T_bc @ state.T_wc @ T_cb,
+        covariance=of_pose @ state.covariance @ of_pose.T,
+        twist=of_twist @ state.twist,
+        twist_covariance=of_twist @ twist_cov_cam @ of_twist.T,
+    )
+
+
+def _rigid(R: np.ndarray, lever: np.ndarray) -> np.ndarray:
+    """Maps (linear, angular) at the camera to that at the end of the lever, turned by R."""
+    J = np.zeros((6, 6))
+    J[:3, :3] = J[3:, 3:] = R
+    J[:3, 3:] = -R @ skew(lever)
+    return J
+
+
+def twist_covariance(
+    state: OdometryState, last: OdometryState | None, focal_px: float, sigma_px: float
+) -> np.ndarray:
+    """(6, 6) covariance of the velocity in the camera frame.
+
+    The velocity is the difference of two poses, each as uncertain as the landmarks in view leave
+    it: those far away or few say little of translation.
+    """
+    unknown = UNKNOWN_VARIANCE * np.eye(6)
+    if last is None or not (last.tracked and state.tracked) or len(state.points_cam) < 6:
+        return unknown
+    x, y, z = state.points_cam.T
+    zero = np.zeros_like(z)
+    J = np.concatenate(
+        [
+            np.column_stack([1 / z, zero, -x / z**2, -x * y / z**2, 1 + (x / z) ** 2, -y / z]),
+            np.column_stack([zero, 1 / z, -y / z**2, -1 - (y / z) ** 2, x * y / z**2, x / z]),
+        ]
+    )
+    information = J.T @ J * (focal_px / sigma_px) ** 2
+    elapsed_s = (state.stamp_ns - last.stamp_ns) * 1e-9
+    # The term added bounds what the landmarks do not determine.
+    information = information * elapsed_s**2 / 2 + np.eye(6) / UNKNOWN_VARIANCE
+    return np.linalg.inv(information)
+
+
+def stamp_ns(time: Time) -> int:
+    return time.sec * 10**9 + time.nanosec
+
+
+def point_message(position: np.ndarray) -> Point:
+    x, y, z = map(float, position)
+    return Point(x=x, y=y, z=z)
+
+
+def quaternion_message(R: np.ndarray) -> Quaternion:
+    w, x, y, z = map(float, mat2quat(R))
+    return Quaternion(x=x, y=y, z=z, w=w)
+
+
+def pose_message(T: np.ndarray) -> Pose:
+    return Pose(position=point_message(T[:3, 3]), orientation=quaternion_message(T[:3, :3]))
+
+
+def matrix_of(transform: Transform) -> np.ndarray:
+    """(4, 4) matrix of a transform message."""
+    t, q = transform.translation, transform.rotation
+    T = np.eye(4)
+    T[:3, :3], T[:3, 3] = quat2mat([q.w, q.x, q.y, q.z]), (t.x, t.y, t.z)
+    return T
+
+
+def odometry_message(header: Header, base_frame: str, motion: BaseMotion) -> Odometry:
+    message = Odometry(header=header, child_frame_id=base_frame)
+    message.pose.pose = pose_message(motion.T_ob)
+    message.pose.covariance = motion.covariance.ravel()
+    message.twist.twist.linear = _vector(motion.twist[:3])
+    message.twist.twist.angular = _vector(motion.twist[3:])
+    message.twist.covariance = motion.twist_covariance.ravel()
+    return message
+
+
+def pose_with_covariance(header: Header, motion: BaseMotion) -> PoseWithCovarianceStamped:
+    message = PoseWithCovarianceStamped(header=header)
+    message.pose.pose = pose_message(motion.T_ob)
+    message.pose.covariance = motion.covariance.ravel()
+    return message
+
+
+def relative_pose(header: Header, pose: PoseEstimate) -> PoseStamped:
+    """The camera now in the camera frame of its keyframe; the translation has length 1."""
+    T_01 = np.eye(4)
+    T_01[:3, :3], T_01[:3, 3] = pose.R_10.T, -pose.R_10.T @ pose.t_10
+    return PoseStamped(header=header, pose=pose_message(T_01))
+
+
+def transform_message(
+    header: Header, base_frame: str, motion: BaseMotion, invert: bool
+) -> TransformStamped:
+    """odom_frame -> base_frame, or the inverse for robots whose base has a parent already."""
+    message = TransformStamped(header=header, child_frame_id=base_frame)
+    T = motion.T_ob
+    if invert:
+        odom_frame = header.frame_id
+        message.header = Header(stamp=header.stamp, frame_id=base_frame)
+        message.child_frame_id, T = odom_frame, np.linalg.inv(T)
+    message.transform.translation = _vector(T[:3, 3])
+    message.transform.rotation = quaternion_message(T[:3, :3])
+    return message
+
+
+def _vector(vector: np.ndarray) -> Vector3:
+    x, y, z = map(float, vector)
+    return Vector3(x=x, y=y, z=z)

@@ -1,0 +1,92 @@
+"""All that the node publishes about motion; what is costly only while someone listens."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from geometry_msgs.msg import PoseStamped, PoseWithCovarianceStamped
+from nav_msgs.msg import Odometry, Path
+from rclpy.lifecycle import LifecycleNode
+from rclpy.qos import QoSProfile
+from rclpy.qos_overriding_options import QoSOverridingOptions
+from sensor_msgs.msg import Image
+from std_msgs.msg import Header
+from visualization_msgs.msg import MarkerArray
+
+from lgc_ros.landmarks import Keyframe
+from lgc_ros.ros import compat, messages
+from lgc_ros.ros.markers import inlier_markers, matches_picture
+from lgc_ros.ros.parameters import NodeParameters
+from lgc_ros.ros.tracker import Tracked
+
+OUTPUT_QOS = QoSProfile(depth=10)  # reliable
+
+
+class Outputs:
+    """Publishers of a managed node, silent while it is inactive."""
+
+    def __init__(self, node: LifecycleNode, overridable: QoSOverridingOptions) -> None:
+        def publisher(kind: type, topic: str):
+            return node.create_lifecycle_publisher(
+                kind, topic, OUTPUT_QOS, qos_overriding_options=overridable
+            )
+
+        self._node = node
+        self._odometry = publisher(Odometry, "~/odometry")
+        self._pose = publisher(PoseWithCovarianceStamped, "~/pose")
+        self._relative = publisher(PoseStamped, "~/relative_pose")
+        self._path = publisher(Path, "~/path")
+        self._inliers = publisher(MarkerArray, "~/inliers")
+        self._picture = publisher(Image, "~/matches_image")
+        self._bridge = compat.CvBridge()
+        # Without tf2 there are no messages for transforms either.
+        self._broadcaster = compat.tf2_ros and compat.tf2_ros.TransformBroadcaster(node)
+        self._way: deque[PoseStamped] = deque()
+
+    def destroy(self) -> None:
+        for publisher in (
+            self._odometry,
+            self._pose,
+            self._relative,
+            self._path,
+            self._inliers,
+            self._picture,
+        ):
+            self._node.destroy_lifecycle_publisher(publisher)
+
+    def forget(self) -> None:
+        """Begin a new path."""
+        self._way.clear()
+
+    def publish_views(self, header: Header, tracked: Tracked, keyframes: list[Keyframe]) -> None:
+        """What is in the camera frame: relative pose, markers and picture."""
+        state = tracked.state
+        if state.relative is not None and state.relative.pose is not None:
+            self._relative.publish(messages.relative_pose(header, state.relative.pose))
+        if self._inliers.get_subscription_count():
+            self._inliers.publish(inlier_markers(header, state, keyframes))
+        if self._picture.get_subscription_count():
+            picture = matches_picture(tracked.frame.image, state)
+            self._picture.publish(self._bridge.cv2_to_imgmsg(picture, "bgr8", header))
+
+    def publish_motion(
+        self, image_header: Header, tracked: Tracked, T_bc: np.ndarray, p: NodeParameters
+    ) -> None:
+        """The motion of the robot, whose base carries the camera at T_bc."""
+        spread = messages.twist_covariance(
+            tracked.state, tracked.last, tracked.frame.camera.focal, p.odometry.sigma_px
+        )
+        motion = messages.base_motion(tracked.state, T_bc, spread)
+        header = Header(stamp=image_header.stamp, frame_id=p.odom_frame)
+        self._odometry.publish(messages.odometry_message(header, p.base_frame, motion))
+        self._pose.publish(messages.pose_with_covariance(header, motion))
+        if p.publish_tf and self._broadcaster is not None:
+            self._broadcaster.sendTransform(
+                messages.transform_message(header, p.base_frame, motion, p.invert_tf)
+            )
+        self._way.append(PoseStamped(header=header, pose=messages.pose_message(motion.T_ob)))
+        while len(self._way) > p.path_length:
+            self._way.popleft()
+        if self._way and self._path.get_subscription_count():
+            self._path.publish(Path(header=header, poses=list(self._way)))

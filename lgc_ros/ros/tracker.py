@@ -1,0 +1,111 @@
+"""From messages to the state of odometry: calibration, stamps, and when to begin anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rclpy.impl.rcutils_logger import RcutilsLogger
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+
+from lgc_ros.camera import Camera
+from lgc_ros.errors import ImageError
+from lgc_ros.frame import Frame
+from lgc_ros.image_encoding import image_from_message
+from lgc_ros.odometry import OdometryOptions, OdometryState, VisualOdometry
+from lgc_ros.ros.messages import stamp_ns
+
+# Older than the last image by more than this is a jump (a looped bag); by less, a late image.
+JUMP_BACK_NS = 10**9
+
+
+@dataclass(frozen=True, eq=False)
+class Tracked:
+    """A frame, the state after it, and the state before (None at the beginning)."""
+
+    frame: Frame
+    state: OdometryState
+    last: OdometryState | None
+
+
+class Tracker:
+    """Odometry fed with messages.
+
+    Args:
+        options: settings of odometry.
+        rectified: whether images are rectified, so that P of camera_info holds.
+        logger: told when odometry begins anew.
+
+    Attributes:
+        resets: how many times it began anew; what builds on earlier poses ends there.
+    """
+
+    def __init__(self, options: OdometryOptions, rectified: bool, logger: RcutilsLogger) -> None:
+        self.odometry = VisualOdometry(options)
+        self._rectified = rectified
+        self._logger = logger
+        self._calibration: tuple | None = None
+        self._camera: Camera | None = None
+        self._last: OdometryState | None = None
+        self._frames = 0
+        self.resets = 0
+
+    def reset(self, reason: str) -> None:
+        """Forget the way so far: the next frame is the origin."""
+        self.odometry.reset()
+        self._last = None
+        self.resets += 1
+        self._logger.info(f"{reason}: the next frame is the origin")
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a frame was good enough to begin with; there is no pose before."""
+        return bool(self.odometry.map.keyframes)
+
+    def track(self, message: Image | CompressedImage, camera_info: CameraInfo) -> Tracked:
+        """The state after this image.
+
+        Raises:
+            LgcError: the image or its calibration cannot be used.
+        """
+        image = image_from_message(message)
+        camera = self._calibrated(camera_info)
+        stamp = self._checked_stamp(message)
+        frame = Frame(self._frames, stamp, image, camera)
+        state, last = self.odometry.process(frame), self._last
+        self._last = state
+        self._frames += 1
+        return Tracked(frame, state, last)
+
+    def _calibrated(self, camera_info: CameraInfo) -> Camera:
+        calibration = _calibration(camera_info)
+        if calibration != self._calibration:
+            camera = Camera.from_camera_info(camera_info, self._rectified)
+            if self._camera is not None:
+                self.reset("camera_info has changed")
+            self._calibration, self._camera = calibration, camera
+        return self._camera
+
+    def _checked_stamp(self, message: Image | CompressedImage) -> int:
+        now_ns = stamp_ns(message.header.stamp)
+        if now_ns <= 0:
+            raise ImageError("the images have no stamp: let the camera driver set header.stamp")
+        if self._last is not None and now_ns <= self._last.stamp_ns:
+            back_ns = self._last.stamp_ns - now_ns
+            if back_ns <= JUMP_BACK_NS:
+                raise ImageError(
+                    f"an image has a stamp {back_ns * 1e-9:.3f} s before that of the last one, "
+                    "and is ignored: check that one camera alone publishes the topic"
+                )
+            self.reset(f"stamps jumped back by {back_ns * 1e-9:.3f} s")
+        return now_ns
+
+
+def _calibration(info: CameraInfo) -> tuple[Any, ...]:
+    """All of the message that makes the camera, to tell whether it changed."""
+    roi = info.roi
+    return (
+        (info.width, info.height, info.binning_x, info.binning_y, info.distortion_model),
+        (roi.x_offset, roi.y_offset, roi.width, roi.height),
+        (*info.d, *info.k, *info.p),
+    )
