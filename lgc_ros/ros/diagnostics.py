@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
+from rclpy.event_handler import QoSRequestedIncompatibleQoSInfo
 from rclpy.qos import qos_policy_name_from_kind
 
 from lgc_ros.odometry import FEW_MATCHES, INITIALIZING, LOST, OdometryState
@@ -36,13 +38,13 @@ class TopicWatch:
         self.stamps_ns: deque[int] = deque(maxlen=STAMPS)
         self.count = 0
 
-    def on_message(self, message) -> None:
+    def on_message(self, message: Any) -> None:
         self.count += 1
         self._heard_s = time.monotonic()
         self._incompatible = ""
         self.stamps_ns.append(stamp_ns(message.header.stamp))
 
-    def on_incompatible_qos(self, event) -> None:
+    def on_incompatible_qos(self, event: QoSRequestedIncompatibleQoSInfo) -> None:
         self._incompatible = qos_policy_name_from_kind(event.last_policy_kind).lower()
 
     def complaint(self, publishers: int) -> str:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from lifecycle_msgs.srv import ChangeState
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.clock import Clock, ClockType
 from rclpy.event_handler import SubscriptionEventCallbacks
@@ -91,12 +92,30 @@ class OdometryNode(LifecycleNode):
         self._subscribers: list[compat.Subscriber] = []
         self.add_on_set_parameters_callback(self._check_parameters)
         self.add_post_set_parameters_callback(self._apply_parameters)
+        self._refuse_impossible_transitions()
         self.create_service(Empty, "~/reset", self._on_reset)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", OUTPUT_QOS)
         # Steady: the reason for silence is told even when a simulated clock stands still.
         self.create_timer(1.0, self._on_tick, clock=Clock(clock_type=ClockType.STEADY_TIME))
         if self._settings.autostart:
             self._start()
+
+    def _refuse_impossible_transitions(self) -> None:
+        """Answer a transition that the state does not allow; rclpy lets it end the process."""
+        service = self._service_change_state
+        change = service.callback
+
+        def change_or_refuse(
+            request: ChangeState.Request, response: ChangeState.Response
+        ) -> ChangeState.Response:
+            try:
+                return change(request, response)
+            except RuntimeError as error:
+                self.get_logger().error(f"the transition is not possible now: {error}")
+                response.success = False
+                return response
+
+        service.callback = change_or_refuse
 
     def _start(self) -> None:
         if self.trigger_configure() == TransitionCallbackReturn.SUCCESS:
