@@ -41,6 +41,7 @@ cli_run.register(app, evaluate_app)
 stdout = Console()
 stderr = Console(stderr=True)
 
+LITTLE_PARALLAX_DEG = 0.2
 METHOD_HELP = (
     "cn (learned filter, then robust estimation on the survivors), cn-8pt (one forward pass and "
     "the weighted 8-point), or a baseline on all matches: ransac, lmeds, mlesac, magsac, usac, "
@@ -148,6 +149,12 @@ def _print_pose(summary: dict) -> None:
     typer.echo("ms: " + ", ".join(f"{k} {v:.1f}" for k, v in summary["ms"].items()))
     if "error_deg" in summary:
         typer.echo(f"pose error {summary['error_deg']:.2f} degrees")
+    if summary["parallax_deg"] < LITTLE_PARALLAX_DEG:
+        typer.echo(
+            f"warning: the views have {summary['parallax_deg']:.2f} degrees of parallax only; the "
+            "camera may just have turned, or stood still, and t_10 is then arbitrary",
+            err=True,
+        )
 
 
 @evaluate_app.command("pairs")

@@ -17,6 +17,7 @@ from lgc_ros.filter import CorrespondenceFilter
 from lgc_ros.geometry import (
     EIGHT_POINT_MINIMUM,
     essential_from_pose,
+    parallax_deg,
     sampson_distance,
     symmetric_epipolar_distance,
 )
@@ -55,6 +56,14 @@ class TwoViewResult:
     scores: np.ndarray | None
     ms: dict[str, float]
 
+    @property
+    def parallax_deg(self) -> float:
+        """Median angle between the viewing rays of the inliers; near 0, t_10 means nothing."""
+        if self.pose is None or not self.inliers.any():
+            return 0.0
+        seen = self.correspondences.subset(self.inliers)
+        return float(np.median(parallax_deg(self.pose.R_10, seen.x0, seen.x1)))
+
     def as_dict(self) -> dict:
         """Plain numbers and lists, for JSON."""
         pose = self.pose
@@ -67,6 +76,7 @@ class TwoViewResult:
             "matches": len(self.correspondences),
             "kept": int(self.kept.sum()),
             "inliers": int(self.inliers.sum()),
+            "parallax_deg": self.parallax_deg,
             "ms": {**self.ms, "total": sum(self.ms.values())},
         }
 

@@ -55,6 +55,14 @@ def test_match_prints_the_pose_and_writes_picture_and_json(lgc, views, tmp_path)
     assert picture.stat().st_size > 10_000
 
 
+def test_match_warns_when_the_camera_did_not_move(lgc, views):
+    code, said = lgc(*match_arguments(views, "image0.png"), "--method", "poselib+ratio")
+    assert code == 0
+    assert "t_10 is then arbitrary" in said
+    _, said = lgc(*match_arguments(views), "--method", "poselib+ratio")
+    assert "arbitrary" not in said
+
+
 def failing_match(folder, tmp_path, broken):
     """Arguments of a match in which one thing is wrong, and what the message must say."""
     base = match_arguments(folder)
