@@ -45,7 +45,8 @@ LITTLE_PARALLAX_DEG = 0.2
 METHOD_HELP = (
     "cn (learned filter, then robust estimation on the survivors), cn-8pt (one forward pass and "
     "the weighted 8-point), or a baseline on all matches: ransac, lmeds, mlesac, magsac, usac, "
-    "poselib, gms; with +ratio (e.g. ransac+ratio) the ratio test comes first."
+    "poselib, gms; with +ratio (e.g. ransac+ratio) the ratio test comes first, with +ratio+unique "
+    "also one match per keypoint, as for cn."
 )
 FeaturesOption = Annotated[
     str, typer.Option(help="sift, rootsift, orb, akaze, or the path of an ONNX extractor.")
@@ -190,7 +191,7 @@ def evaluate_pair_set(
 ) -> None:
     """mAP and AUC at 5, 10 and 20 degrees, precision and recall, and time, on posed pairs.
 
-    Without --method all methods are compared.
+    Without --method cn, cn-8pt and all baselines with and without +ratio are compared.
     """
     from lgc_ros.estimators import EstimatorOptions
     from lgc_ros.evaluation import (
@@ -199,11 +200,11 @@ def evaluate_pair_set(
         summarize,
         write_pair_report,
     )
-    from lgc_ros.methods import METHODS
+    from lgc_ros.methods import COMPARED
     from lgc_ros.two_view import Decider
 
     options = EstimatorOptions(threshold_px=threshold)
-    methods = dict.fromkeys(method or (m for m in METHODS if not m.startswith("cn+")))
+    methods = dict.fromkeys(method or COMPARED)
     kind = feature_kind(features)
     deciders = {name: Decider(name, kind, model, device, options) for name in methods}
     with _progress(f"pairs of {folder.name}") as progress:

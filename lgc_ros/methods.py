@@ -16,8 +16,13 @@ METHODS = (
     "cn-8pt",
     *ROBUST_ESTIMATORS,
     *(f"{name}+ratio" for name in ROBUST_ESTIMATORS),
+    *(f"{name}+ratio+unique" for name in ROBUST_ESTIMATORS),
     *(f"cn+{name}" for name in ROBUST_ESTIMATORS),
 )
+
+
+# What a table shows unless told otherwise: the filter, and the baselines as the paper has them.
+COMPARED = tuple(m for m in METHODS if not m.startswith("cn+") and not m.endswith("+unique"))
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Method:
     estimator: str  # key of estimators.ESTIMATORS
     filter: bool = False  # score the matches with the network, estimate from the survivors
     ratio: bool = False  # estimate from the matches that pass the ratio test
+    unique: bool = False  # of the matches that share a keypoint, only the best is used
 
 
 def parse_method(name: str) -> Method:
@@ -39,12 +45,13 @@ def parse_method(name: str) -> Method:
     if name not in METHODS:
         raise ConfigError(_unknown(name))
     if name == "cn":
-        return Method(name, FILTER_ESTIMATOR, filter=True)
+        return Method(name, FILTER_ESTIMATOR, filter=True, unique=True)
     if name == "cn-8pt":
         return Method(name, EIGHT_POINT, filter=True)
     if name.startswith("cn+"):
-        return Method(name, name.removeprefix("cn+"), filter=True)
-    return Method(name, name.removesuffix("+ratio"), ratio=name.endswith("+ratio"))
+        return Method(name, name.removeprefix("cn+"), filter=True, unique=True)
+    estimator, *suffixes = name.split("+")
+    return Method(name, estimator, ratio="ratio" in suffixes, unique="unique" in suffixes)
 
 
 def _unknown(name: str) -> str:
@@ -55,5 +62,5 @@ def _unknown(name: str) -> str:
     return (
         f"unknown method '{name}'{hint}; known methods: cn, cn-8pt, "
         f"{', '.join(ROBUST_ESTIMATORS)}; each but the first two also as X+ratio (ratio test "
-        "first) and cn+X (filter first)"
+        "first), X+ratio+unique (and one match per keypoint) and cn+X (filter first)"
     )

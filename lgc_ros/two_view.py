@@ -11,7 +11,7 @@ import numpy as np
 from lgc_ros.camera import Camera
 from lgc_ros.checkpoint import shipped_models
 from lgc_ros.errors import CheckpointError
-from lgc_ros.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOptions, PoseEstimate
+from lgc_ros.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
 from lgc_ros.features import make_extractor
 from lgc_ros.filter import CorrespondenceFilter
 from lgc_ros.geometry import (
@@ -172,8 +172,9 @@ class Decider:
         return TwoViewResult(correspondences, kept, inliers, pose, failure, scores, ms)
 
     def _estimate(self, survivors: Correspondences) -> PoseEstimate | None:
-        if self.filter is not None and self.method.estimator != EIGHT_POINT:
-            survivors = survivors.subset(one_to_one(survivors, survivors.scores))
+        if self.method.unique:
+            scores = -survivors.ratio if survivors.scores is None else survivors.scores
+            survivors = survivors.subset(one_to_one(survivors, scores))
         return ESTIMATORS[self.method.estimator](survivors, self.options)
 
     def _too_few(self, matches: int, kept: int) -> str:

@@ -16,9 +16,11 @@ def test_cn_filters_and_then_estimates_robustly():
 
 def test_a_name_spells_out_what_happens():
     assert parse_method("cn-8pt") == Method("cn-8pt", "8pt", filter=True)
-    assert parse_method("cn+magsac") == Method("cn+magsac", "magsac", filter=True)
+    assert parse_method("cn+magsac") == Method("cn+magsac", "magsac", filter=True, unique=True)
     assert parse_method("ransac") == Method("ransac", "ransac")
     assert parse_method("gms+ratio") == Method("gms+ratio", "gms", ratio=True)
+    unique = parse_method("gms+ratio+unique")
+    assert unique == Method("gms+ratio+unique", "gms", ratio=True, unique=True)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -30,7 +32,7 @@ def test_every_known_method_has_an_estimator(name):
 
 @pytest.mark.parametrize("name", ["ransac", "lmeds", "mlesac", "magsac", "usac", "poselib", "gms"])
 def test_the_baselines_are_there_alone_with_ratio_and_after_the_filter(name):
-    assert {name, f"{name}+ratio", f"cn+{name}"} <= set(METHODS)
+    assert {name, f"{name}+ratio", f"{name}+ratio+unique", f"cn+{name}"} <= set(METHODS)
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones_and_a_guess():

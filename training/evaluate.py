@@ -38,7 +38,7 @@ from lgc_ros.evaluation import (
     summarize,
 )
 from lgc_ros.matching import Correspondences
-from lgc_ros.methods import METHODS, parse_method
+from lgc_ros.methods import COMPARED, parse_method
 from lgc_ros.pairs import read_pairs
 from lgc_ros.two_view import Decider, TwoViewResult, default_model
 from training.data.batches import open_dump
@@ -48,7 +48,7 @@ from training.settings import build, read_mapping
 from training.validation import to_correspondences
 
 RESULTS_FILE = "results.json"
-DEFAULT_METHODS = tuple(m for m in METHODS if not m.startswith("cn+") or m == "cn+ransac")
+DEFAULT_METHODS = (*COMPARED, "cn+ransac")
 DIRECT = "direct"
 """Method of a model that regresses the essential matrix itself (the paper's Direct)."""
 

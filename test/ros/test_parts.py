@@ -2,7 +2,6 @@
 
 import threading
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from transforms3d.euler import euler2mat
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
-from geometry_msgs.msg import TransformStamped
 
 from lgc_ros.errors import ConfigError
 from lgc_ros.odometry import OdometryState
@@ -85,39 +83,6 @@ def test_velocity_is_as_uncertain_as_landmarks_and_time_leave_it():
 def test_velocity_is_unknown_where_the_pose_is_held():
     lost = twist_covariance(state(status="lost"), state(), 500.0, 1.0)
     np.testing.assert_array_equal(lost, UNKNOWN_VARIANCE * np.eye(6))
-
-
-class Buffer:
-    """TF that knows one transform, the camera 'front' on 'base_link'."""
-
-    def lookup_transform(self, target, source, time):
-        if (target, source) != ("base_link", "front"):
-            raise LookupError("no such frame")
-        found = TransformStamped()
-        found.transform.translation.z = 0.5
-        found.transform.rotation.x, found.transform.rotation.w = 1.0, 0.0
-        return found
-
-
-@pytest.fixture
-def tf(monkeypatch):
-    listener = SimpleNamespace(unregister=lambda: None)
-    known = SimpleNamespace(
-        Buffer=Buffer,
-        TransformListener=lambda buffer, node: listener,
-        TransformException=LookupError,
-    )
-    monkeypatch.setattr(compat, "tf2_ros", known)
-
-
-@pytest.mark.usefixtures("tf")
-def test_tf_says_where_the_camera_is_or_the_missing_frames_are_named():
-    mounting = Mounting(None, "base_link", None)
-    expected = np.diag([1.0, -1.0, -1.0, 1.0])
-    expected[2, 3] = 0.5
-    np.testing.assert_allclose(mounting.T_bc("front"), expected, atol=1e-12)
-    with pytest.raises(ConfigError, match=r"'rear' .camera. is on 'base_link'.*base_to_camera"):
-        mounting.T_bc("rear")
 
 
 def test_the_mounting_is_never_guessed(monkeypatch):
