@@ -337,6 +337,28 @@ def demo(
         typer.echo(line)
 
 
+@app.command()
+def bench(
+    rounds: Annotated[int, typer.Option(min=1, help="How often each contestant runs.")] = 15,
+    device: DeviceOption = "auto",
+    json_file: JsonOption = None,
+) -> None:
+    """Milliseconds by stage (median, 10th to 90th percentile) on this machine."""
+    from lgc_ros.bench import run_bench
+
+    with _progress("rounds") as progress:
+        results = run_bench(rounds, device, progress)
+    table = _number_table("milliseconds", ("features", "match", "filter", "estimate"))
+    for name, stages in results["ms"].items():
+        cells = (f"{v['median']:.0f} ({v['p10']:.0f}-{v['p90']:.0f})" for v in stages.values())
+        table.add_row(name, *cells)
+    stdout.print(table)
+    typer.echo(f"OpenCV's brute force / our matcher: {results['ratios']['bf_over_match']:.1f}")
+    if json_file:
+        _write_json(json_file, results)
+        typer.echo(f"wrote {json_file}")
+
+
 @contextmanager
 def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
     columns = (

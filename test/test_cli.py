@@ -178,8 +178,19 @@ def test_demo_shows_that_the_filter_pays(lgc, tmp_path):
     assert (tmp_path / "demo.jpg").is_file()
 
 
+def test_bench_times_every_stage_of_every_method(lgc, tmp_path):
+    code, said = lgc("bench", "--rounds", 1, "--json", tmp_path / "bench.json")
+    assert code == 0
+    assert "brute force" in said
+    results = json.loads((tmp_path / "bench.json").read_text())
+    for stages in results["ms"].values():
+        assert set(stages) == {"features", "match", "filter", "estimate"}
+        assert all(v["p10"] <= v["median"] <= v["p90"] for v in stages.values())
+    assert results["ratios"]["bf_over_match"] > 0
+
+
 def test_help_names_every_command(lgc):
     code, said = lgc("--help")
     assert code == 0
-    for command in ("match", "evaluate", "export", "doctor", "synth", "demo"):
+    for command in ("match", "evaluate", "export", "doctor", "synth", "demo", "bench"):
         assert command in said
