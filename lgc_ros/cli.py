@@ -26,7 +26,7 @@ from rich.progress import (
 from rich.table import Table
 
 import lgc_ros
-from lgc_ros import cli_run
+from lgc_ros import cli_ros, cli_run
 from lgc_ros.errors import LgcError
 
 app = typer.Typer(
@@ -37,6 +37,7 @@ app = typer.Typer(
 evaluate_app = typer.Typer(no_args_is_help=True, help="Score methods on data with ground truth.")
 app.add_typer(evaluate_app, name="evaluate")
 cli_run.register(app, evaluate_app)
+cli_ros.register(app)
 
 stdout = Console()
 stderr = Console(stderr=True)

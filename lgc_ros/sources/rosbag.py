@@ -189,11 +189,12 @@ def topic_connections(
     wanted = [connection for connection in found if connection.msgtype in types]
     if not wanted:
         problem = f"is {found[0].msgtype}, not {' or '.join(types)}" if found else "is not there"
-        raise SourceError(f"{path}: topic {topic} {problem}; the bag has {_listing(reader)}")
+        raise SourceError(f"{path}: topic {topic} {problem}; the bag has {topic_listing(reader)}")
     return wanted
 
 
-def _listing(reader: AnyReader, types: Collection[str] = ()) -> str:
+def topic_listing(reader: AnyReader, types: Collection[str] = ()) -> str:
+    """Topics with their types, for messages to users."""
     topics = sorted(topic_types(reader).items())
     chosen = [f"{topic} ({kind})" for topic, kind in topics if not types or kind in types]
     return ", ".join(chosen) or "no topics"
@@ -217,7 +218,9 @@ def _image_topic(reader: AnyReader, path: Path, topic: str | None) -> str:
             f"{path} has images on several topics: choose with --image-topic one of "
             f"{', '.join(topics)}"
         )
-    raise SourceError(f"{path} has no images ({' or '.join(IMAGE_TYPES)}), but {_listing(reader)}")
+    raise SourceError(
+        f"{path} has no images ({' or '.join(IMAGE_TYPES)}), but {topic_listing(reader)}"
+    )
 
 
 def _base_topic(topic: str, kind: str) -> str:
@@ -253,7 +256,7 @@ def _camera(
         if info_topic not in info_topics:
             raise CameraError(
                 f"no camera: {path} has no {info_topic} for {image_topic}, but "
-                f"{_listing(reader, INFO_TYPES)} of type CameraInfo; choose one with "
+                f"{topic_listing(reader, INFO_TYPES)} of type CameraInfo; choose one with "
                 "--camera-info-topic, or give the camera with --camera CAM.yaml"
             )
     info = first_message(reader, topic_connections(reader, path, info_topic, INFO_TYPES))
@@ -274,7 +277,7 @@ def _read_poses(reader: AnyReader, path: Path, topic: str) -> tuple[Trajectory, 
     if topic not in topic_types(reader) and not topic.startswith("/"):
         raise SourceError(
             f"ground truth {topic} is neither a file nor a topic of {path}, which has "
-            f"{_listing(reader)}"
+            f"{topic_listing(reader)}"
         )
     stamps_ns, positions, quaternions, body = [], [], [], ""
     connections = topic_connections(reader, path, topic, POSE_TYPES)

@@ -1,0 +1,83 @@
+"""A participant in ROS for as long as a command runs, which a signal ends at any time."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import rclpy
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+
+log = logging.getLogger(__name__)
+
+# A signal is noticed after this long at the latest.
+PATIENCE_S = 0.1
+# Waiting longer than this needs an explanation.
+SILENT_S = 3.0
+
+
+class Session:
+    """A node, and how to let it work.
+
+    Attributes:
+        stopping: set by a signal, or by whoever wants the command to end.
+    """
+
+    def __init__(self, node: Node, executor: SingleThreadedExecutor, stopping: threading.Event):
+        self.node, self.stopping = node, stopping
+        self._executor = executor
+
+    def spin_for(self, seconds: float) -> None:
+        """Answer callbacks for this long, or until the session is to stop."""
+        until_s = time.monotonic() + seconds
+        self.spin_until(lambda: time.monotonic() >= until_s, until_s)
+
+    def spin_until(self, done: Callable[[], bool], until_s: float = float("inf")) -> bool:
+        """Answer callbacks until `done`; False if the session is to stop, or `until_s` passed."""
+        while not done():
+            left_s = until_s - time.monotonic()
+            if self.stopping.is_set() or left_s <= 0:
+                return False
+            self._executor.spin_once(timeout_sec=min(left_s, PATIENCE_S))
+        return True
+
+    def wait_for(self, done: Callable[[], bool], what: str) -> bool:
+        """Answer callbacks until `done`, and say what is waited for if that takes long."""
+        if not self.spin_until(done, time.monotonic() + SILENT_S):
+            if not self.stopping.is_set():
+                log.warning("waiting for %s", what)
+            return self.spin_until(done)
+        return True
+
+
+@contextmanager
+def session(name: str, domain: int | None = None) -> Iterator[Session]:
+    """A session whose SIGINT and SIGTERM only set `stopping`, so that what runs can be finished.
+
+    A second signal changes nothing: `ros2 launch` and impatient people send it.
+    """
+    stopping = threading.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: stopping.set()) for number in signals]
+    context = Context()
+    rclpy.init(
+        args=[], context=context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO
+    )
+    node = rclpy.create_node(name, context=context)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    try:
+        yield Session(node, executor, stopping)
+    finally:
+        executor.shutdown()
+        node.destroy_node()
+        context.try_shutdown()
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
