@@ -49,7 +49,7 @@ class CorrespondenceFilter:
     ) -> None:
         if engine not in ENGINES:
             raise ConfigError(f"unknown engine {engine!r}: use one of {', '.join(ENGINES)}")
-        self.device = choose_device(device)
+        self.engine, self.device = engine, choose_device(device)
         network, self.info = load_checkpoint(model)
         if self.info.network.head != "weights":
             raise CheckpointError(

@@ -187,8 +187,13 @@ class VisualOdometry:
         self.options = o = options or OdometryOptions()
         self._extract = extract or make_extractor(o.features, o.max_keypoints, o.spread)
         estimator = EstimatorOptions(o.threshold_px, max_iterations=o.max_iterations, seed=o.seed)
-        self._decide = Decider(o.method, o.features, o.model, o.device, estimator)
+        self.decide = Decider(o.method, o.features, o.model, o.device, estimator)
         self.reset()
+
+    @property
+    def scale_sigma(self) -> float:
+        """Relative standard deviation of the scale; 1 while no source has said anything."""
+        return self._scale.sigma
 
     def reset(self) -> None:
         """Forget everything but the settings; the next frame is the new world."""
@@ -315,7 +320,7 @@ class VisualOdometry:
             reference.view.features, view.features, matches, reference.view.camera, view.camera
         )
         clock.lap("match")
-        result = self._decide(correspondences)
+        result = self.decide(correspondences)
         rows = _one_to_one(matches, result.inliers)
         clock.lap("filter", result.ms["filter"])
         clock.lap("estimate")
