@@ -1,0 +1,159 @@
+"""Visual odometry of one camera, and RViz if asked for.
+
+    ros2 launch lgc_ros odometry.launch.py image:=/cam/image_raw camera_info:=/cam/camera_info
+
+`--show-args` lists all arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, OpaqueFunction
+from launch.conditions import IfCondition
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+
+# Of the installed share folder, or of the checkout: both have the same layout.
+CONFIG = Path(__file__).resolve().parents[1] / "config"
+NODE = "lgc_odometry"
+TRUE_FALSE = ("true", "false")
+LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
+
+INPUTS = {
+    "image": "topic of the images; compressed ones without their ending /compressed",
+    "camera_info": "topic of the calibration, with the stamps of the images",
+    "odom": "topic of wheel odometry, for scale.source odom",
+    "depth": "topic of depth images, for scale.source depth",
+}
+# What the RViz configuration shows, by the names that the node has by default.
+SHOWN = ("odometry", "path", "inliers", "matches_image")
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(word) for word in text.strip("[] ").replace(",", " ").split()]
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in TRUE_FALSE:
+        raise ValueError("give true or false")
+    return text.lower() == "true"
+
+
+# Parameters of the node that are arguments, too: type and description.
+PARAMETERS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "profile": (str, "default, fast, accurate or a YAML file: where the settings come from"),
+    "method": (str, "which matches to trust: cn (learned filter) or one such as ransac+ratio"),
+    "device": (str, "where the filter runs: auto, cpu, cuda or cuda:N"),
+    "image_transport": (str, "raw, or compressed: subscribe to image/compressed"),
+    "rectified": (_boolean, "the images are rectified (image_rect topics): true or false"),
+    "odom_frame": (str, "frame of the odometry, fixed in the world"),
+    "base_frame": (str, "frame of the robot; that of the images for the motion of the camera"),
+    "base_to_camera": (
+        _numbers,
+        "pose of the camera in base_frame, if TF does not say: x y z (m) and quaternion x y z w",
+    ),
+    "publish_tf": (_boolean, "publish odom_frame -> base_frame on /tf: true or false"),
+}
+
+
+def generate_launch_description() -> LaunchDescription:
+    return LaunchDescription(
+        [
+            *(
+                DeclareLaunchArgument(name, default_value=name, description=description)
+                for name, description in INPUTS.items()
+            ),
+            DeclareLaunchArgument(
+                "namespace", default_value="", description="namespace of the node and its topics"
+            ),
+            DeclareLaunchArgument("name", default_value=NODE, description="name of the node"),
+            DeclareLaunchArgument(
+                "config",
+                default_value=str(CONFIG / "odometry.yaml"),
+                description="YAML file with parameters of the node",
+            ),
+            *(
+                DeclareLaunchArgument(
+                    name, default_value="", description=f"{description}; empty: as in config"
+                )
+                for name, (_, description) in PARAMETERS.items()
+            ),
+            DeclareLaunchArgument(
+                "use_sim_time",
+                default_value="false",
+                choices=TRUE_FALSE,
+                description="take the time from /clock, for bags and simulators",
+            ),
+            DeclareLaunchArgument(
+                "log_level",
+                default_value="info",
+                choices=LOG_LEVELS,
+                description="what the node logs",
+            ),
+            DeclareLaunchArgument(
+                "rviz", default_value="false", choices=TRUE_FALSE, description="show all in RViz"
+            ),
+            DeclareLaunchArgument(
+                "rviz_config",
+                default_value=str(CONFIG / "lgc.rviz"),
+                description="configuration of RViz",
+            ),
+            OpaqueFunction(function=_start),
+        ]
+    )
+
+
+def _start(context: LaunchContext) -> list[Node]:
+    """The node, and RViz in the same namespace, whose displays are led to the node's topics."""
+
+    def value(name: str) -> str:
+        return LaunchConfiguration(name).perform(context)
+
+    sim_time = {"use_sim_time": True} if value("use_sim_time") == "true" else {}
+    node = Node(
+        package="lgc_ros",
+        executable="odometry_node",
+        namespace=value("namespace"),
+        name=value("name"),
+        parameters=[_existing("config", value("config")), _given(value) | sim_time],
+        remappings=[(name, value(name)) for name in INPUTS],
+        ros_arguments=["--log-level", f"{value('name')}:={value('log_level')}"],
+        output="screen",
+        emulate_tty=True,
+    )
+    frame = ["--fixed-frame", value("odom_frame")] if value("odom_frame") else []
+    rviz = Node(
+        package="rviz2",
+        executable="rviz2",
+        namespace=value("namespace"),
+        name=f"{value('name')}_rviz",
+        parameters=[sim_time],
+        remappings=[(f"/{NODE}/{topic}", f"{value('name')}/{topic}") for topic in SHOWN],
+        arguments=["--display-config", value("rviz_config"), *frame],
+        condition=IfCondition(value("rviz")),
+    )
+    return [node, rviz]
+
+
+def _given(value: Callable[[str], str]) -> dict[str, Any]:
+    """The parameters that were given as arguments; they win over those of the file."""
+    given = {}
+    for name, (read, description) in PARAMETERS.items():
+        text = value(name)
+        try:
+            if text:
+                given[name] = read(text)
+        except ValueError as error:
+            raise ValueError(f"{name}:={text} cannot be used ({error}): {description}") from error
+    return given
+
+
+def _existing(argument: str, path: str) -> str:
+    """The path; launch_ros would go on without a file that is not there."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{argument}:={path} is not a file: give the path of a YAML file")
+    return path
