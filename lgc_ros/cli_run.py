@@ -141,8 +141,12 @@ def evaluate_bag(
 
 
 def evaluate_trajectory(
-    estimate: Annotated[Path, typer.Argument(help="Estimated trajectory, TUM or KITTI format.")],
-    truth: Annotated[Path, typer.Argument(help="True trajectory, TUM or KITTI format.")],
+    estimate: Annotated[
+        Path, typer.Argument(help="Estimated trajectory: TUM or KITTI file, or BAG:/TOPIC.")
+    ],
+    truth: Annotated[
+        Path, typer.Argument(help="True trajectory: TUM or KITTI file, or BAG:/TOPIC.")
+    ],
     align: AlignOption = "sim3",
     json_file: JsonOption = None,
 ) -> None:

@@ -14,6 +14,7 @@ from transforms3d.quaternions import mat2quat, quat2mat
 
 from lgc_ros.errors import ConfigError, LgcError, SourceError
 from lgc_ros.sources.files import read_lines
+from lgc_ros.sources.rosbag import read_poses
 from lgc_ros.sources.trajectory import Trajectory, read_trajectory
 from lgc_ros.sources.tum import format_stamp
 
@@ -67,15 +68,17 @@ def write_kitti(path: Path, track: PoseTrack) -> None:
 
 
 def read_track(path: str | Path) -> PoseTrack:
-    """Read a TUM (8 columns) or KITTI (12 columns) trajectory file."""
+    """Read a TUM (8 columns) or KITTI (12 columns) trajectory file, or `BAG:/TOPIC`."""
+    bag, colon, topic = str(path).rpartition(":/")
+    if colon:
+        return _track(read_poses(bag, f"/{topic}"))
     path = Path(path)
-    remedy = "give a trajectory in TUM (8 columns) or KITTI (12 columns) format"
+    remedy = "give a trajectory in TUM (8 columns) or KITTI (12 columns) format, or BAG:/TOPIC"
     lines = read_lines(path, remedy)
     if not lines:
         raise SourceError(f"{path} holds no pose: {remedy}")
     if len(lines[0].split()) != 12:
-        trajectory = read_trajectory(path)
-        return PoseTrack(trajectory.stamps_ns, _matrices(trajectory))
+        return _track(read_trajectory(path))
     try:
         rows = np.array([[float(n) for n in line.split()] for line in lines]).reshape(-1, 3, 4)
     except ValueError as error:
@@ -85,11 +88,11 @@ def read_track(path: str | Path) -> PoseTrack:
     return PoseTrack(np.arange(len(rows)), T_wc, timed=False)
 
 
-def _matrices(trajectory: Trajectory) -> np.ndarray:
+def _track(trajectory: Trajectory) -> PoseTrack:
     T_wc = np.tile(np.eye(4), (len(trajectory.stamps_ns), 1, 1))
     T_wc[:, :3, :3] = [quat2mat(q) for q in trajectory.quaternions]
     T_wc[:, :3, 3] = trajectory.positions
-    return T_wc
+    return PoseTrack(trajectory.stamps_ns, T_wc)
 
 
 def associate(estimate: PoseTrack, truth: PoseTrack) -> tuple[PoseTrack, PoseTrack]:

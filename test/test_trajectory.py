@@ -5,6 +5,7 @@ import pytest
 from transforms3d.axangles import axangle2mat
 
 from lgc_ros.errors import ConfigError, LgcError, SourceError
+from lgc_ros.frame import Frame
 from lgc_ros.trajectory import (
     PoseTrack,
     associate,
@@ -69,6 +70,20 @@ def test_a_file_that_is_no_trajectory_is_named(tmp_path, content):
     path.write_text(content)
     with pytest.raises(SourceError, match=r"t\.txt"):
         read_track(path)
+
+
+def test_poses_are_read_from_topics_of_bags_too(tmp_path):
+    pytest.importorskip("rosbags", reason="rosbags is not installed: no bags")
+    from lgc_ros.sources.bag_writer import write_bag
+
+    track, image = make_track(5), np.zeros((4, 4), np.uint8)
+    poses = zip(track.stamps_ns.tolist(), track.T_wc, strict=True)
+    write_bag([Frame(i, s, image, None, T) for i, (s, T) in enumerate(poses)], tmp_path / "bag")
+    back = read_track(f"{tmp_path}/bag:/ground_truth")
+    np.testing.assert_array_equal(back.stamps_ns, track.stamps_ns)
+    np.testing.assert_allclose(back.T_wc, track.T_wc, atol=1e-12)
+    with pytest.raises(SourceError, match="/ground_truth"):
+        read_track(f"{tmp_path}/bag:/odometry")
 
 
 def test_sim3_alignment_undoes_a_similarity_and_reports_its_scale():

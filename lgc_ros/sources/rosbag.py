@@ -81,7 +81,7 @@ def open_rosbag(
         if gt is not None and Path(gt).is_file():
             trajectory = read_trajectory(gt)
         elif gt is not None:
-            trajectory, body = _read_poses(reader, path, str(gt))
+            trajectory, body = _topic_poses(reader, path, str(gt))
             if T_bc is None:
                 T_bc = _T_body_camera(reader, body, first_message(reader, images))
         T_bc = np.eye(4) if T_bc is None else np.asarray(T_bc, np.float64)
@@ -118,6 +118,12 @@ def open_rosbag(
                 raise SourceError(f"{path} has lost {length - count} of {length} images")
 
     return Source(path.resolve().stem, camera, loaders, length)
+
+
+def read_poses(path: str | Path, topic: str) -> Trajectory:
+    """All poses of a topic of a bag."""
+    with open_bag(path) as reader:
+        return _topic_poses(reader, Path(path), topic)[0]
 
 
 @contextmanager
@@ -272,7 +278,7 @@ def _camera(
         ) from error
 
 
-def _read_poses(reader: AnyReader, path: Path, topic: str) -> tuple[Trajectory, str]:
+def _topic_poses(reader: AnyReader, path: Path, topic: str) -> tuple[Trajectory, str]:
     """All poses of a topic, and the frame they are of ("" where messages do not say)."""
     if topic not in topic_types(reader) and not topic.startswith("/"):
         raise SourceError(
