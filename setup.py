@@ -79,7 +79,7 @@ setup(
     entry_points={
         "console_scripts": [
             "lgc = lgc_ros.cli:main",
-            "odometry_node = lgc_ros.ros.odometry_node:main",
+            "odometry_node = lgc_ros.cli_ros:odometry_node",
         ]
     },
     zip_safe=False,

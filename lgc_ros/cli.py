@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from rich.table import Table
 
 import lgc_ros
 from lgc_ros import cli_ros, cli_run
+from lgc_ros.cli_errors import explained_errors, stderr
 from lgc_ros.errors import LgcError
 
 app = typer.Typer(
@@ -40,7 +40,6 @@ cli_run.register(app, evaluate_app)
 cli_ros.register(app)
 
 stdout = Console()
-stderr = Console(stderr=True)
 
 LITTLE_PARALLAX_DEG = 0.2
 METHOD_HELP = (
@@ -380,16 +379,5 @@ def _write_json(path: Path, content: dict) -> None:
 
 def main() -> None:
     """Entry point of `lgc`: an error the user can solve is shown without a traceback."""
-    try:
+    with explained_errors():
         app()
-    except LgcError as error:
-        stderr.print("[bold red]error:[/]", escape(str(error)), highlight=False)
-        sys.exit(1)
-    except ModuleNotFoundError as error:
-        if error.name != "cv2":
-            raise
-        stderr.print(
-            "[bold red]error:[/] OpenCV is not installed: pip install 'lgc_ros\\[opencv]', or "
-            "apt install python3-opencv"
-        )
-        sys.exit(1)

@@ -1,4 +1,7 @@
-"""The commands that talk to ROS: `lgc play`, `lgc record`. ROS is imported when they run."""
+"""The commands that talk to ROS: `lgc play`, `lgc record`, `odometry_node`.
+
+ROS is imported when they run, so that everything else works without it.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from lgc_ros.cli_errors import explained_errors, stderr
 from lgc_ros.errors import ConfigError
 
 stdout = Console()
-stderr = Console(stderr=True)
 
 CLOCK_HZ = 40.0
 
@@ -25,6 +28,13 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command("play")(play)
     app.command("record")(record)
+
+
+def odometry_node() -> int:
+    """Entry point of `odometry_node`, which says so when there is no ROS."""
+    with explained_errors():
+        from lgc_ros.ros.odometry_node import main
+    return main()
 
 
 def play(

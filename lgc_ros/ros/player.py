@@ -159,7 +159,7 @@ class _Player:
             )
 
     def _play_once(self, connections: list[Connection], progress: Progress) -> None:
-        """Play the span; `now` is bag time, which stands still while an answer is waited for."""
+        """Play the span; bag time stands still while an answer is waited for."""
         begin_s = time.monotonic()
         total_s = (self._stop_ns - self._start_ns) * 1e-9
         for connection, log_ns, data in self._messages(connections):
@@ -187,11 +187,12 @@ class _Player:
             raise SourceError(f"{self._bag} is damaged: {error}") from error
 
     def _keep_time(self, begin_s: float, due_s: float) -> None:
-        """Publish the clock until a message is due."""
+        """Publish the clock until a message is due, which it never passes."""
         while not self._session.stopping.is_set():
             now_s = time.monotonic()
             if self._clock and now_s >= self._tick_s:
-                bag_ns = self._start_ns + round((now_s - begin_s) * self._options.rate * 1e9)
+                played_s = (min(now_s, due_s) - begin_s) * self._options.rate
+                bag_ns = self._start_ns + round(played_s * 1e9)
                 self._clock.publish(Clock(clock=Time(**_time_fields(bag_ns))))
                 self._tick_s = now_s + 1 / self._options.clock_hz
             if now_s >= due_s:

@@ -63,6 +63,7 @@ def record(
             recorder.discover()
             session.spin_for(PATIENCE_S)
             progress(recorder.counts)
+        recorder.drain()
     return recorder.counts
 
 
@@ -70,7 +71,8 @@ class Recorder:
     """Subscribes to topics when their publishers appear, and writes what they say."""
 
     def __init__(self, session: Session, writer: Writer, options: RecordOptions):
-        self._node, self._writer, self._options = session.node, writer, options
+        self._session, self._node = session, session.node
+        self._writer, self._options = writer, options
         self._wanted = {self._node.resolve_topic_name(topic) for topic in options.topics}
         self._seen: set[str] = set()
         self.counts = Counter(dict.fromkeys(sorted(self._wanted), 0))
@@ -92,6 +94,13 @@ class Recorder:
             if topic not in self._seen and wanted and self._node.count_publishers(topic):
                 self._seen.add(topic)
                 self._subscribe(topic, kinds[0])
+
+    def drain(self) -> None:
+        """Write what has arrived already."""
+        before = None
+        while before != self.counts.total():
+            before = self.counts.total()
+            self._session.take_waiting(len(self._seen))
 
     def _subscribe(self, topic: str, kind: str) -> None:
         try:

@@ -48,6 +48,11 @@ class Session:
             self._executor.spin_once(timeout_sec=min(left_s, PATIENCE_S))
         return True
 
+    def take_waiting(self, count: int) -> None:
+        """Answer so many callbacks, as far as they wait already."""
+        for _ in range(count):
+            self._executor.spin_once(timeout_sec=0)
+
     def wait_for(self, done: Callable[[], bool], what: str) -> bool:
         """Answer callbacks until `done`, and say what is waited for if that takes long."""
         if not self.spin_until(done, time.monotonic() + SILENT_S):

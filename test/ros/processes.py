@@ -105,23 +105,29 @@ class Robot:
         return self.process.wait(DEADLINE_S)
 
 
-@contextmanager
-def running_node(folder, *arguments, **parameters):
-    """Starts the node in a domain of its own, and yields the robot around it."""
-    domain = free_domain()
-    settings = [f"{name}:={value}" for name, value in (OPTIONS | parameters).items()]
-    command = [sys.executable, "-m", "lgc_ros.ros.odometry_node", "--ros-args"]
-    command += [word for setting in settings for word in ("-p", setting)]
-    environment = os.environ | {
+def environment(domain: int, folder) -> dict[str, str]:
+    """Of a process that talks to this domain of this machine only."""
+    return os.environ | {
         "ROS_DOMAIN_ID": str(domain),
         "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
         "OMP_NUM_THREADS": "1",
         "ROS_LOG_DIR": str(folder),
     }
-    log = folder / "node.log"
+
+
+def lgc_command(*words) -> list[str]:
+    return [sys.executable, "-c", "from lgc_ros.cli import main; main()", *map(str, words)]
+
+
+@contextmanager
+def running_process(folder, command, domain=None):
+    """Starts a process in a domain, its own if none is given, and yields the robot around it."""
+    domain = domain or free_domain()
+    folder.mkdir(exist_ok=True)
+    log = folder / "process.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [*command, *arguments], env=environment, stdout=output, stderr=subprocess.STDOUT
+            command, env=environment(domain, folder), stdout=output, stderr=subprocess.STDOUT
         )
     context = Context()
     rclpy.init(context=context, domain_id=domain)
@@ -134,6 +140,14 @@ def running_node(folder, *arguments, **parameters):
         robot.executor.shutdown()
         robot.node.destroy_node()
         context.try_shutdown()
+
+
+def running_node(folder, *arguments, domain=None, **parameters):
+    """Starts the node in a domain of its own, and yields the robot around it."""
+    settings = [f"{name}:={value}" for name, value in (OPTIONS | parameters).items()]
+    command = [sys.executable, "-m", "lgc_ros.ros.odometry_node", "--ros-args"]
+    command += [word for setting in settings for word in ("-p", setting)]
+    return running_process(folder, [*command, *arguments], domain)
 
 
 def stamp(stamp_ns: int) -> Time:

@@ -1,0 +1,45 @@
+"""How the commands end when something is wrong that a user can solve: no traceback, a remedy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+
+from lgc_ros.errors import LgcError
+
+stderr = Console(stderr=True)
+
+ROS = (
+    "ROS 2 is not installed: source it (source /opt/ros/DISTRO/setup.bash), or "
+    "pip install 'lgc_ros[jazzy]'"
+)
+REMEDIES = {
+    "cv2": "OpenCV is not installed: pip install 'lgc_ros[opencv]', or apt install python3-opencv",
+    "rclpy": ROS,
+    "rosbags": "bags need the package rosbags: pip install 'lgc_ros[bags]'",
+}
+ROS_INTERFACES = ("_msgs", "_interfaces", "_srvs")
+
+
+@contextmanager
+def explained_errors() -> Iterator[None]:
+    """Ends the process with code 1 and a message instead of a traceback."""
+    try:
+        yield
+    except LgcError as error:
+        _end(str(error))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        remedy = ROS if package.endswith(ROS_INTERFACES) else REMEDIES.get(package)
+        if remedy is None:
+            raise
+        _end(remedy)
+
+
+def _end(message: str) -> None:
+    stderr.print("[bold red]error:[/]", escape(message), highlight=False)
+    sys.exit(1)

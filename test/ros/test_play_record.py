@@ -1,0 +1,320 @@
+"""`lgc play` and `lgc record`: separate processes that talk over real DDS."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
+
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from ros.processes import DEADLINE_S, environment, free_domain, lgc_command, running_process
+from rosbags.interfaces import (
+    Qos,
+    QosDurability,
+    QosHistory,
+    QosLiveliness,
+    QosReliability,
+    QosTime,
+)
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import CameraInfo, Image
+from std_msgs.msg import String
+
+from lgc_ros.ros.messages import stamp_ns
+from lgc_ros.ros.topics import raw_stamp_ns, typestore_of
+from lgc_ros.sources.mcap_salvage import is_cut_off
+from lgc_ros.sources.rosbag import open_bag
+
+STORE = get_typestore(Stores.ROS2_JAZZY)
+STORE.register(get_types_from_msg("int32 weight", "fruit_msgs/msg/Apple"))
+FRAMES, INTERVAL_NS, START_NS = 12, 50_000_000, 1_700_000_000_000_000_000
+STAMPS_NS = [START_NS + k * INTERVAL_NS for k in range(FRAMES)]
+IMAGES, INFOS, NOTE, APPLES = "/camera/image_raw", "/camera/camera_info", "/note", "/apples"
+TYPES = {
+    IMAGES: "sensor_msgs/msg/Image",
+    INFOS: "sensor_msgs/msg/CameraInfo",
+    NOTE: "std_msgs/msg/String",
+}
+ENDLESS = QosTime(2**31 - 1, 2**32 - 1)
+
+
+def offered(durability):
+    """The QoS of a reliable publisher, as it is recorded."""
+    kept = QosHistory.KEEP_LAST, 1, QosReliability.RELIABLE, durability
+    return Qos(*kept, ENDLESS, ENDLESS, QosLiveliness.AUTOMATIC, ENDLESS, False)
+
+
+def messages(stamp):
+    """An image of 640x480 and its camera_info, different for each stamp."""
+    types = STORE.types
+    time = types["builtin_interfaces/msg/Time"](*divmod(stamp, 10**9))
+    header = types["std_msgs/msg/Header"](time, "camera_optical")
+    pixels = np.random.default_rng(stamp).integers(0, 255, 640 * 480, np.uint8)
+    K, P = np.full(9, stamp % 7.0), np.zeros(12)
+    roi = types["sensor_msgs/msg/RegionOfInterest"](0, 0, 0, 0, False)
+    return {
+        INFOS: types[TYPES[INFOS]](
+            header, 480, 640, "plumb_bob", np.zeros(5), K, np.zeros(9), P, 0, 0, roi
+        ),
+        IMAGES: types[TYPES[IMAGES]](header, 480, 640, "mono8", 0, 640, pixels),
+    }
+
+
+@pytest.fixture(scope="module")
+def bags(tmp_path_factory):
+    """By storage: images with camera_info, and a note that stays for whoever comes late."""
+    folder = tmp_path_factory.mktemp("bags")
+    paths = {kind: folder / kind for kind in ("mcap", "sqlite3")}
+    for kind, path in paths.items():
+        with Writer(path, version=9, storage_plugin=StoragePlugin[kind.upper()]) as writer:
+            durabilities = {NOTE: QosDurability.TRANSIENT_LOCAL}
+            connections = {
+                topic: writer.add_connection(
+                    topic,
+                    kind,
+                    typestore=STORE,
+                    offered_qos_profiles=[
+                        offered(durabilities.get(topic, QosDurability.VOLATILE))
+                    ],
+                )
+                for topic, kind in TYPES.items()
+            }
+            note = STORE.types[TYPES[NOTE]]("a robot")
+            writer.write(connections[NOTE], START_NS, STORE.serialize_cdr(note, TYPES[NOTE]))
+            for stamp in STAMPS_NS:
+                for topic, message in messages(stamp).items():
+                    data = bytes(STORE.serialize_cdr(message, TYPES[topic]))
+                    writer.write(connections[topic], stamp, data)
+    return paths
+
+
+@pytest.fixture
+def bag(bags):
+    return bags["mcap"]
+
+
+def content(path):
+    """Serialized messages by topic, in their order.
+
+    DDS fills the last word of a message, so they are compared with that filled.
+    """
+    held = {}
+    with open_bag(path) as reader:
+        for connection, _, data in reader.messages():
+            filled = bytes(data).ljust(-(-len(data) // 4) * 4, b"\0")
+            held.setdefault(connection.topic, []).append(filled)
+    return held
+
+
+def stamps(heard):
+    return [stamp_ns(message.header.stamp) for message in heard]
+
+
+def lgc(folder, *words, domain=None):
+    """Runs a command to its end; exit code and all it said, white space folded."""
+    done = subprocess.run(
+        lgc_command(*words),
+        env=environment(domain or free_domain(), folder),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def playing(folder, *words, domain=None):
+    return running_process(folder / "play", lgc_command("play", *words), domain)
+
+
+def recording(folder, *words, domain=None):
+    return running_process(folder / "record", lgc_command("record", *words), domain)
+
+
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_what_is_played_is_recorded_byte_by_byte(bags, storage, tmp_path):
+    domain, out = free_domain(), tmp_path / "out.mcap"
+    waits = [word for topic in TYPES for word in ("--wait-for-subscribers", topic)]
+    with recording(tmp_path, out, *TYPES, domain=domain) as recorder:
+        code, said = lgc(tmp_path, "play", bags[storage], *waits, domain=domain)
+        assert code == 0, said
+        assert recorder.end() == 0, recorder.log
+    assert content(out) == content(bags[storage])
+    assert [raw_stamp_ns(data) for data in content(out)[IMAGES]] == STAMPS_NS
+    with open_bag(out) as reader:
+        recorded = {connection.topic: connection for connection in reader.connections}
+    assert {topic: c.msgtype for topic, c in recorded.items()} == TYPES
+    durability = {t: c.ext.offered_qos_profiles[0].durability for t, c in recorded.items()}
+    assert durability[NOTE] == QosDurability.TRANSIENT_LOCAL
+    assert durability[IMAGES] == QosDurability.VOLATILE
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT,) * 2])
+def test_a_recording_is_whole_after_a_signal(bag, tmp_path, signals):
+    domain, out = free_domain(), tmp_path / "out.mcap"
+    with (
+        playing(tmp_path, bag, "--loop", domain=domain),
+        recording(tmp_path, out, IMAGES, "/silent", domain=domain) as recorder,
+    ):
+        recorder.spin_until(lambda: part_size(out) > 2**20, "the first chunk on disk")
+        assert recorder.end(*signals) == 0, recorder.log
+    assert not is_cut_off(out)
+    images = content(out)[IMAGES]
+    assert set(images) <= set(content(bag)[IMAGES])
+    said = " ".join(recorder.log.split())
+    assert f"{IMAGES} {len(images)}" in said
+    assert "nothing came on /silent" in said
+    assert list(tmp_path.glob("*.part")) == []
+
+
+def test_what_a_killed_recorder_leaves_can_be_read(bag, tmp_path):
+    domain, out = free_domain(), tmp_path / "out.mcap"
+    with (
+        playing(tmp_path, bag, "--loop", domain=domain),
+        recording(tmp_path, out, IMAGES, domain=domain) as recorder,
+    ):
+        recorder.spin_until(lambda: part_size(out) > 2**22, "the first chunks on disk")
+        recorder.end(signal.SIGKILL)
+    assert not out.exists()
+    assert set(content(tmp_path / "out.mcap.part")[IMAGES]) <= set(content(bag)[IMAGES])
+
+
+def part_size(out):
+    """Bytes on disk of a recording under way."""
+    return sum(file.stat().st_size for file in out.parent.glob(f"{out.name}.part/*.mcap"))
+
+
+def test_everything_is_recorded_into_a_folder_until_nothing_more_comes(bag, tmp_path):
+    domain, out = free_domain(), tmp_path / "folder"
+    words = out, "--all", "--stop-after-idle", 1
+    with recording(tmp_path, *words, domain=domain) as recorder:
+        code, said = lgc(tmp_path, "play", bag, "--wait-for-subscribers", INFOS, domain=domain)
+        assert code == 0, said
+        assert recorder.process.wait(DEADLINE_S) == 0, recorder.log
+    assert (out / "metadata.yaml").is_file()
+    assert content(out)[INFOS] == content(bag)[INFOS]
+
+
+def test_a_clock_runs_with_the_bag_and_goes_back_with_it(bag, tmp_path):
+    words = bag, "--loop", "--rate", 2, "--clock-hz", 100, "--wait-for-subscribers", INFOS
+    with playing(tmp_path, *words) as player:
+        ticks = player.listen(Clock, "/clock")
+        infos = player.listen(CameraInfo, INFOS)
+
+        def times():
+            return [stamp_ns(tick.clock) for tick in ticks]
+
+        def jumps():
+            return np.flatnonzero(np.diff(times()) < 0)
+
+        player.spin_until(lambda: len(jumps()) == 2, "a second jump back of the clock")
+        first, second = jumps()
+        assert second - first > 10
+        assert min(times()) >= START_NS
+        assert max(times()) <= STAMPS_NS[-1] + 1  # the bag ends behind its last message
+        player.spin_until(lambda: len(infos) > FRAMES, "a second pass")
+        assert stamps(infos)[: FRAMES + 1] == [*STAMPS_NS, START_NS]
+        assert player.end() == 0
+
+
+def test_a_part_is_played_under_another_name(bag, tmp_path):
+    remapped = "--remap", f"{INFOS}:=/infos", "--wait-for-subscribers", "/infos"
+    part = "--start-offset", 0.1, "--duration", 0.2
+    with playing(tmp_path, bag, "--topics", INFOS, *remapped, *part) as player:
+        infos = player.listen(CameraInfo, "/infos")
+        player.spin_until(lambda: len(infos) == 4, "four messages")
+        assert player.process.wait(DEADLINE_S) == 0
+        assert stamps(infos) == STAMPS_NS[2:6]
+        assert IMAGES not in player.log
+
+
+def test_a_late_listener_gets_what_was_published_for_it(bag, tmp_path):
+    with playing(tmp_path, bag, "--loop") as player:
+        infos = player.listen(CameraInfo, INFOS)
+        player.spin_until(lambda: infos, "the bag being played")
+        qos = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        notes = []
+        player.node.create_subscription(String, NOTE, notes.append, qos)
+        player.spin_until(lambda: notes, "the note")
+        assert notes[0].data == "a robot"
+
+
+def test_in_step_with_a_listener_no_image_comes_before_its_answer(bag, tmp_path):
+    words = bag, "--topics", IMAGES, "--wait-for-subscribers", IMAGES, "--in-step-with", "/answer"
+    with playing(tmp_path, *words, "--rate", 100) as player:
+        images = player.listen(Image, IMAGES)
+        answers = player.speak(CameraInfo, "/answer")
+        for number in range(1, FRAMES + 1):
+            player.spin_until(lambda number=number: len(images) >= number, "the next image")
+            assert stamps(images) == STAMPS_NS[:number]
+            answers.publish(CameraInfo(header=images[-1].header))
+        assert player.process.wait(DEADLINE_S) == 0
+
+
+def test_unknown_topics_are_named_with_those_there_are(bag, tmp_path):
+    for words in (("--topics", "/nope"), ("--remap", "/nope:=/x")):
+        code, said = lgc(tmp_path, "play", bag, *words)
+        assert code == 1
+        assert "does not hold /nope, but" in said
+        assert all(topic in said for topic in TYPES)
+    code, said = lgc(tmp_path, "play", bag, "--wait-for-subscribers", "/nope")
+    assert code == 1
+    assert "/nope cannot be waited for" in said
+
+
+def test_a_type_that_is_not_installed_is_left_out_with_its_remedy(tmp_path):
+    kinds = {INFOS: TYPES[INFOS], APPLES: "fruit_msgs/msg/Apple"}
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        for topic, kind in kinds.items():
+            connection = writer.add_connection(topic, kind, typestore=STORE)
+            message = STORE.types[kind](5) if topic == APPLES else messages(START_NS)[INFOS]
+            writer.write(connection, START_NS, bytes(STORE.serialize_cdr(message, kind)))
+    code, said = lgc(tmp_path, "play", tmp_path / "bag")
+    assert code == 0
+    assert "/apples is left out: the message type fruit_msgs/msg/Apple is not installed" in said
+    assert "ros-$ROS_DISTRO-fruit-msgs" in said
+    code, said = lgc(tmp_path, "play", tmp_path / "bag", "--topics", APPLES)
+    assert code == 1
+    assert "nothing of this bag can be published" in said
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "out.mcap").touch()
+    code, said = lgc(tmp_path, "record", tmp_path / "out.mcap", "--all")
+    assert code == 1
+    assert "already exists" in said
+
+
+def test_definitions_of_installed_types_are_those_of_ros():
+    from diagnostic_msgs.msg import DiagnosticArray
+    from nav_msgs.msg import Odometry
+    from rcl_interfaces.msg import ParameterDescriptor, ParameterEvent
+    from visualization_msgs.msg import MarkerArray
+
+    kinds = CameraInfo, DiagnosticArray, Odometry, MarkerArray, ParameterDescriptor, ParameterEvent
+    for kind in kinds:
+        name = f"{kind.__module__.partition('.')[0]}/msg/{kind.__name__}"
+        assert typestore_of(kind).hash_rihs01(name) == STORE.hash_rihs01(name)
+
+
+@pytest.mark.parametrize("command", ["lgc play bag", "lgc record out.mcap --all", "odometry_node"])
+def test_without_ros_the_remedy_is_told(command, tmp_path):
+    """A process in which importing rclpy fails, as where it is not installed."""
+    name, *words = command.split()
+    entry = {
+        "lgc": "lgc_ros.cli import main",
+        "odometry_node": "lgc_ros.cli_ros import odometry_node as main",
+    }
+    script = f"import sys; sys.modules['rclpy'] = None; from {entry[name]}; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    said = " ".join(done.stderr.split())
+    assert "ROS 2 is not installed" in said
+    assert "pip install 'lgc_ros[jazzy]'" in said
+    assert "Traceback" not in said
