@@ -2,171 +2,270 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
-from rclpy.event_handler import QoSRequestedIncompatibleQoSInfo
-from rclpy.qos import qos_policy_name_from_kind
+from rclpy.impl.rcutils_logger import RcutilsLogger
+from rclpy.qos import QoSProfile
+from rclpy.topic_endpoint_info import TopicEndpointInfo
 
-from lgc_ros.odometry import FEW_MATCHES, INITIALIZING, LOST, OdometryState
+from lgc_ros.odometry import DEGENERATE, FEW_MATCHES, INITIALIZING, LOST, OdometryState
 from lgc_ros.ros.messages import stamp_ns
+from lgc_ros.ros.qos import shortcoming
+from lgc_ros.ros.scale_input import ScaleInput
 
 # A topic without a message for so long is silent.
 SILENT_S = 2.0
-# The same fault is told again after so long.
-REPEAT_S = 10.0
-# Stamps compared when images and camera_info do not go together.
+# What did not happen for so long is worth a line in the log when it happens again.
+FORGET_S = 10.0
+# Stamps compared when messages of two topics do not go together.
 STAMPS = 20
 LEVELS = {
     INITIALIZING: DiagnosticStatus.WARN,
     FEW_MATCHES: DiagnosticStatus.WARN,
     LOST: DiagnosticStatus.ERROR,
 }
+SAID_OF_STATES = (FEW_MATCHES, LOST, DEGENERATE)
 
 
 class TopicWatch:
-    """What arrives on a topic."""
+    """What arrives on a topic, and why nothing does.
 
-    def __init__(self, topic: str, argument: str) -> None:
+    Args:
+        topic: its full name.
+        argument: the name by which it is remapped.
+        type_name: of the messages, such as sensor_msgs/msg/Image.
+        publishers: who publishes the topic now.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        argument: str,
+        type_name: str,
+        publishers: Callable[[str], Sequence[TopicEndpointInfo]],
+    ) -> None:
         self.topic = topic
-        self._argument = argument  # by which the topic is remapped
-        self._incompatible = ""
-        self._heard_s = float("-inf")
+        self.requested: QoSProfile | None = None  # known once there is a subscription
         self.stamps_ns: deque[int] = deque(maxlen=STAMPS)
         self.count = 0
+        self._argument = argument
+        self._type_name = type_name
+        self._publishers = publishers
+        self._heard_s = float("-inf")
 
     def on_message(self, message: Any) -> None:
         self.count += 1
         self._heard_s = time.monotonic()
-        self._incompatible = ""
         self.stamps_ns.append(stamp_ns(message.header.stamp))
 
-    def on_incompatible_qos(self, event: QoSRequestedIncompatibleQoSInfo) -> None:
-        self._incompatible = qos_policy_name_from_kind(event.last_policy_kind).lower()
-
-    def complaint(self, publishers: int) -> str:
+    def complaint(self) -> str:
         """Why nothing arrives; empty if something does."""
         if time.monotonic() - self._heard_s < SILENT_S:
             return ""
-        if self._incompatible:
-            policy = self._incompatible
-            return (
-                f"incompatible QoS on {self.topic}: its publisher offers less {policy} than this "
-                f"node requests; change the publisher, or set this node's parameter "
-                f"qos_overrides.{self.topic}.subscription.{policy} to what is offered"
-            )
+        publishers = self._publishers(self.topic)
         if not publishers:
             return (
-                f"nobody publishes {self.topic}: start the camera, or name its topic with "
+                f"nobody publishes {self.topic}: start its publisher, or name another topic with "
                 f"-r {self._argument}:=TOPIC"
             )
+        for publisher in publishers:
+            misfit = self._misfit(publisher)
+            if misfit:
+                return misfit
         return (
-            f"{publishers} publisher(s) of {self.topic} send nothing that arrives: check the "
-            "camera driver and, for large images, the DDS settings"
+            f"{len(publishers)} publisher(s) of {self.topic} send nothing that arrives: check the "
+            "driver and, for large images, the DDS settings"
         )
+
+    def _misfit(self, publisher: TopicEndpointInfo) -> str:
+        """Why messages of this publisher cannot arrive; empty if they can."""
+        who = f"{publisher.node_namespace.rstrip('/')}/{publisher.node_name}"
+        if publisher.topic_type != self._type_name:
+            return (
+                f"wrong type on {self.topic}: {who} publishes {publisher.topic_type}, this node "
+                f"takes {self._type_name}; name another topic with -r {self._argument}:=TOPIC"
+            )
+        less = self.requested and shortcoming(publisher.qos_profile, self.requested)
+        if not less:
+            return ""
+        policy, offered, requested = less
+        return (
+            f"incompatible QoS on {self.topic}: in {policy}, its publisher {who} offers "
+            f"{offered} and this node requests {requested}; change the publisher, or set this "
+            f"node's parameter qos_overrides.{self.topic}.subscription.{policy} to {offered}"
+        )
+
+
+class Log:
+    """A log that does not repeat itself: what goes on is said once."""
+
+    def __init__(self, logger: RcutilsLogger) -> None:
+        self._logger = logger
+        self._happened_s: dict[str, float] = {}
+
+    def warn(self, message: str) -> None:
+        """Say it, unless the same, but for numbers, was going on already."""
+        if self._is_new(re.sub(r"\d+", "#", message)):
+            self._logger.warning(message)
+
+    def error(self, message: str, details: str = "") -> None:
+        """Say it, unless the very same was going on; with details that are for the log alone."""
+        if self._is_new(message):
+            self._logger.error(f"{message}\n{details}".rstrip())
+
+    def _is_new(self, what: str) -> bool:
+        now_s = time.monotonic()
+        recently = now_s - self._happened_s.get(what, float("-inf")) < FORGET_S
+        if len(self._happened_s) > 100:
+            self._happened_s.clear()
+        self._happened_s[what] = now_s
+        return not recently
 
 
 class Monitor:
     """Collects what happens, and sums it up.
 
     Args:
-        images, camera_info: the topics.
-        publishers: how many there are of a topic.
+        images, camera_info: the topics without which there is no output.
+        logger: told what is wrong, once.
     """
 
-    def __init__(
-        self, images: TopicWatch, camera_info: TopicWatch, publishers: Callable[[str], int]
-    ) -> None:
+    def __init__(self, images: TopicWatch, camera_info: TopicWatch, logger: RcutilsLogger) -> None:
         self.images, self.camera_info = images, camera_info
-        self._publishers = publishers
+        self.scale_watch: TopicWatch | None = None
+        self.scale_input: ScaleInput | None = None
+        self._logger, self._log = logger, Log(logger)
         self._matched_s = float("-inf")
-        self._fault = ""
-        self._told = "", float("-inf")
+        self._fault = self._why = ""
+        self._silence_said = False
         self._state: OdometryState | None = None
-        self._latency_ms = 0.0
-        self._frames = 0
-        self._faults = 0
-        self._last_tick = time.monotonic(), 0
+        self._frames = self._faults = 0
+        self._times_ms: list[Mapping[str, float]] = []  # of the frames since the last report
+        self._mean_ms: dict[str, str] = {}
+        self._last_report = time.monotonic(), 0, 0
 
     def matched(self) -> None:
         """An image met its camera_info."""
         self._matched_s = time.monotonic()
 
-    def fault(self, message: str) -> bool:
-        """A frame could not be used; whether that is worth telling."""
+    def fault(self, message: str, details: str = "") -> None:
+        """A frame could not be used."""
         self._faults += 1
         self._fault = message
-        told, told_s = self._told
-        if message == told and time.monotonic() - told_s < REPEAT_S:
-            return False
-        self._told = message, time.monotonic()
-        return True
+        self._log.error(message, details)
 
     def processed(self, state: OdometryState, latency_ms: float) -> None:
         """A frame was answered, `latency_ms` after its arrival."""
         self._frames += 1
-        self._state, self._latency_ms, self._fault = state, latency_ms, ""
+        self._times_ms.append(state.ms | {"latency": latency_ms})
+        self._state, self._fault = state, ""
+        if state.status in SAID_OF_STATES:
+            self._log.warn(_verdict(state))
 
     def why_no_output(self) -> str:
         """The first thing that is missing, with its remedy; empty if there is output."""
-        for watch in (self.images, self.camera_info):
-            complaint = watch.complaint(self._publishers(watch.topic))
-            if complaint:
-                return complaint
-        if time.monotonic() - self._matched_s > SILENT_S:
-            return self._mismatch()
-        return self._fault
+        complaint = self.images.complaint() or self.camera_info.complaint()
+        if not complaint and time.monotonic() - self._matched_s > SILENT_S:
+            complaint = (
+                f"{_never_match(self.camera_info, self.images)}; let the driver stamp both "
+                "alike, or set approximate_sync to true and sync_slop_s to more than that"
+            )
+        return complaint or self._fault
 
-    def _mismatch(self) -> str:
-        between_ns = min(
-            (
-                abs(a - b)
-                for a in tuple(self.images.stamps_ns)
-                for b in tuple(self.camera_info.stamps_ns)
-            ),
-            default=0,
-        )
-        return (
-            f"the stamps of {self.images.topic} and {self.camera_info.topic} never match: they "
-            f"differ by {between_ns * 1e-6:.3f} ms or more; let the driver stamp both alike, or "
-            "set approximate_sync to true and sync_slop_s to more than that"
-        )
+    def why_no_scale(self) -> str:
+        """What keeps the source of scale from being used, with its remedy; empty if it is."""
+        if self.scale_watch is None:
+            return ""
+        complaint = self.scale_watch.complaint()
+        if not complaint and time.monotonic() - self.scale_input.met_s > SILENT_S:
+            complaint = (
+                f"{_never_match(self.scale_watch, self.images)}; let both take the time from one "
+                "clock"
+            )
+        complaint = complaint or self.scale_input.fault
+        return complaint and f"no scale from {self.scale_input.name}, the last holds: {complaint}"
 
-    def status(self, name: str, device: str, dropped: int) -> DiagnosticStatus:
-        """The whole picture; rates are since the last call."""
+    def report(self, name: str, setup: Mapping[str, str], dropped: int) -> DiagnosticStatus:
+        """The whole picture; rates and times are since the last report."""
         status = DiagnosticStatus(name=name, hardware_id=self.images.topic)
-        why = self.why_no_output()
-        if why:
-            status.level, status.message = DiagnosticStatus.ERROR, why
-        elif self._state is None:
-            status.level, status.message = DiagnosticStatus.WARN, "the first frame is in work"
-        else:
-            state = self._state
-            status.level = LEVELS.get(state.status, DiagnosticStatus.OK)
-            status.message = f"{state.status}: {state.message}" if state.message else state.status
-        status.values = [
-            KeyValue(key=key, value=str(value)) for key, value in self._values(dropped).items()
-        ]
-        status.values.append(KeyValue(key="device", value=device))
-        return status
-
-    def _values(self, dropped: int) -> dict[str, object]:
-        (then_s, before), now_s = self._last_tick, time.monotonic()
-        self._last_tick = now_s, self._frames
+        (then_s, frames, drops), now_s = self._last_report, time.monotonic()
+        self._last_report = now_s, self._frames, dropped
+        frames, drops = self._frames - frames, dropped - drops
+        status.level, status.message = self._summary(frames, drops)
         values = {
-            "fps": f"{(self._frames - before) / max(now_s - then_s, 1e-3):.1f}",
+            "fps": f"{frames / max(now_s - then_s, 1e-3):.1f}",
             "frames": self._frames,
             "dropped": dropped,
             "faults": self._faults,
             "images": self.images.count,
             "camera_infos": self.camera_info.count,
+            **self._measurements(),
+            **setup,
         }
-        state = self._state
-        if state is not None:
-            values |= {"status": state.status, **state.counts}
-            values |= {f"{stage}_ms": f"{ms:.1f}" for stage, ms in state.ms.items()}
-            values["latency_ms"] = f"{self._latency_ms:.1f}"
-        return values
+        status.values = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
+        return status
+
+    def _summary(self, frames: int, drops: int) -> tuple[bytes, str]:
+        why = self.why_no_output()
+        # Starting takes a moment: silence is worth a line when it lasts from report to report.
+        if why and self._why:
+            if why != self._fault:  # which was said when it happened
+                self._log.warn(why)
+            self._silence_said = True
+        elif self._silence_said and not why:
+            self._logger.info("there is output again")
+            self._silence_said = False
+        self._why = why
+        if why:
+            return DiagnosticStatus.ERROR, why
+        if self._state is None:
+            return DiagnosticStatus.WARN, "the first frame is in work"
+        notes = [note for note in (self.why_no_scale(), _too_slow(frames, drops)) if note]
+        for note in notes:
+            self._log.warn(note)
+        level = LEVELS.get(self._state.status, DiagnosticStatus.OK)
+        if notes:
+            level = max(level, DiagnosticStatus.WARN)
+        return level, "; ".join([_verdict(self._state), *notes])
+
+    def _measurements(self) -> dict[str, object]:
+        state, times_ms = self._state, self._times_ms
+        if state is None:
+            return {}
+        if times_ms:
+            self._times_ms = []
+            stages = dict.fromkeys(stage for times in times_ms for stage in times)
+            self._mean_ms = {
+                f"{stage}_ms": f"{np.mean([times.get(stage, 0.0) for times in times_ms]):.1f}"
+                for stage in stages
+            }
+        return {"status": state.status, **state.counts, **self._mean_ms}
+
+
+def _verdict(state: OdometryState) -> str:
+    return f"{state.status}: {state.message}" if state.message else state.status
+
+
+def _too_slow(frames: int, drops: int) -> str:
+    if drops <= frames:
+        return ""
+    return (
+        f"{drops} of {drops + frames} images dropped, the newest one is used: the machine is too "
+        "slow for their rate; use the profile fast, or fewer max_keypoints"
+    )
+
+
+def _never_match(watch: TopicWatch, images: TopicWatch) -> str:
+    between_ns = min(
+        (abs(a - b) for a in tuple(watch.stamps_ns) for b in tuple(images.stamps_ns)), default=0
+    )
+    return (
+        f"the stamps of {images.topic} and {watch.topic} never match: they differ by "
+        f"{between_ns * 1e-6:.3f} ms or more"
+    )

@@ -8,8 +8,6 @@ import numpy as np
 from geometry_msgs.msg import PoseStamped, PoseWithCovarianceStamped
 from nav_msgs.msg import Odometry, Path
 from rclpy.lifecycle import LifecycleNode
-from rclpy.qos import QoSProfile
-from rclpy.qos_overriding_options import QoSOverridingOptions
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 from visualization_msgs.msg import MarkerArray
@@ -18,18 +16,17 @@ from lgc_ros.landmarks import Keyframe
 from lgc_ros.ros import compat, messages
 from lgc_ros.ros.markers import inlier_markers, matches_picture
 from lgc_ros.ros.parameters import NodeParameters
+from lgc_ros.ros.qos import OVERRIDABLE, output_qos
 from lgc_ros.ros.tracker import Tracked
-
-OUTPUT_QOS = QoSProfile(depth=10)  # reliable
 
 
 class Outputs:
     """Publishers of a managed node, silent while it is inactive."""
 
-    def __init__(self, node: LifecycleNode, overridable: QoSOverridingOptions) -> None:
+    def __init__(self, node: LifecycleNode) -> None:
         def publisher(kind: type, topic: str):
             return node.create_lifecycle_publisher(
-                kind, topic, OUTPUT_QOS, qos_overriding_options=overridable
+                kind, topic, output_qos(), qos_overriding_options=OVERRIDABLE
             )
 
         self._node = node

@@ -106,14 +106,16 @@ _ODOMETRY: dict[str, Setting] = {
     "window_fixed": Setting("older keyframes that hold the window in place", 0, 1000),
     "window_iterations": Setting("steps of the refinement at most", 0, 1000),
     "seed": Setting("of all random sampling", 0, 2**31 - 1),
-    "scale.source": Setting("where metres come from: none, constant_speed or camera_height"),
+    "scale.source": Setting(
+        "where metres come from: none, constant_speed, camera_height, odom (topic odom: the wheel "
+        "odometry of base_frame) or depth (topic depth: images aligned with the images). While "
+        "the topic is silent, the last scale holds; before there is one, the unit is the first "
+        "baseline, and the covariance says that positions may be wrong by their own size"
+    ),
     "scale.speed_mps": Setting("speed of the robot for constant_speed, m/s", 0.0, 1000.0),
     "scale.camera_height_m": Setting("height over ground for camera_height, m", 0.0, 1000.0),
     "scale.camera_pitch_deg": Setting("how far the camera looks down, degrees", -90.0, 90.0),
 }
-
-# What the node subscribes to holds neither wheel odometry nor depth.
-SCALE_SOURCES = ("none", "constant_speed", "camera_height")
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +145,14 @@ def declare_parameters(node: Node) -> None:
     """
     for name, (default, setting) in _NODE.items():
         node.declare_parameter(name, default, _descriptor(setting, default))
-    for name, default in _flat(load_profile(node.get_parameter("profile").value)).items():
+    for name, default in flat_settings(load_profile(node.get_parameter("profile").value)).items():
         node.declare_parameter(name, default, _descriptor(_ODOMETRY[name], default))
+
+
+def default_parameters() -> dict[str, Any]:
+    """What holds where nobody says otherwise, by name; what has no default is left out."""
+    own = {name: default for name, (default, _) in _NODE.items() if default is not None}
+    return own | flat_settings(load_profile())
 
 
 def read_parameters(node: Node, changes: Iterable[Parameter] = ()) -> NodeParameters:
@@ -161,10 +169,6 @@ def read_parameters(node: Node, changes: Iterable[Parameter] = ()) -> NodeParame
         )
     if not values["odom_frame"] or values["odom_frame"] == values["base_frame"]:
         raise ConfigError("odom_frame and base_frame must be the names of two different frames")
-    if values["scale.source"] not in SCALE_SOURCES:
-        raise ConfigError(
-            f"scale.source is '{values['scale.source']}': use one of {', '.join(SCALE_SOURCES)}"
-        )
     same = {field.name for field in fields(NodeParameters)} - {"T_bc", "odometry"}
     return NodeParameters(
         T_bc=_mounting(values["base_to_camera"]),
@@ -207,13 +211,13 @@ def _options(values: Mapping[str, Any]) -> OdometryOptions:
     return OdometryOptions(**build(OdometryOptions) | {SCALE: scale})
 
 
-def _flat(options: OdometryOptions | ScaleOptions, prefix: str = "") -> dict[str, Any]:
+def flat_settings(options: OdometryOptions | ScaleOptions, prefix: str = "") -> dict[str, Any]:
     """Settings by name of parameter, with what stands for null."""
     flat: dict[str, Any] = {}
     for field in fields(options):
         value = getattr(options, field.name)
         if field.name == SCALE:
-            flat |= _flat(value, f"{SCALE}.")
+            flat |= flat_settings(value, f"{SCALE}.")
         else:
             flat[prefix + field.name] = NULLS[field.type] if value is None else value
     return flat

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from rclpy.impl.rcutils_logger import RcutilsLogger
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
@@ -62,17 +63,34 @@ class Tracker:
         """Whether a frame was good enough to begin with; there is no pose before."""
         return bool(self.odometry.map.keyframes)
 
-    def track(self, message: Image | CompressedImage, camera_info: CameraInfo) -> Tracked:
-        """The state after this image.
+    @property
+    def setup(self) -> dict[str, str]:
+        """What does the work, and how well the scale is known."""
+        options, filter_ = self.odometry.options, self.odometry.decide.filter
+        setup = {"method": options.method, "features": options.features, "device": "cpu"}
+        if filter_ is not None:
+            setup |= {
+                "model": filter_.info.name,
+                "engine": filter_.engine,
+                "device": str(filter_.device),
+            }
+        sigma = self.odometry.scale_sigma
+        known = "not known yet" if sigma >= 1 else f"to {100 * sigma:.1f} %"
+        return setup | {"scale": options.scale.source, "scale_known": known}
+
+    def read(self, message: Image | CompressedImage, camera_info: CameraInfo) -> Frame:
+        """The image and its camera, which may be a reason to begin anew.
 
         Raises:
             LgcError: the image or its calibration cannot be used.
         """
         image = image_from_message(message)
         camera = self._calibrated(camera_info)
-        stamp = self._checked_stamp(message)
-        frame = Frame(self._frames, stamp, image, camera)
-        state, last = self.odometry.process(frame), self._last
+        return Frame(self._frames, self._checked_stamp(message), image, camera)
+
+    def track(self, frame: Frame, T_oc: np.ndarray | None) -> Tracked:
+        """The state after this frame; `T_oc` is the camera's pose in the wheel odometry."""
+        state, last = self.odometry.process(frame, T_oc), self._last
         self._last = state
         self._frames += 1
         return Tracked(frame, state, last)
@@ -94,8 +112,8 @@ class Tracker:
             back_ns = self._last.stamp_ns - now_ns
             if back_ns <= JUMP_BACK_NS:
                 raise ImageError(
-                    f"an image has a stamp {back_ns * 1e-9:.3f} s before that of the last one, "
-                    "and is ignored: check that one camera alone publishes the topic"
+                    "an image is not newer than the one before, and is ignored: check that one "
+                    "camera alone publishes the topic"
                 )
             self.reset(f"stamps jumped back by {back_ns * 1e-9:.3f} s")
         return now_ns

@@ -1,21 +1,35 @@
 """Parts of the node that need no topics: motion of the base, the worker, and why all is silent."""
 
+import re
 import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 from transforms3d.euler import euler2mat
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
+from nav_msgs.msg import Odometry
+from rclpy.context import Context
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.topic_endpoint_info import TopicEndpointInfo
+from ros.processes import free_domain, stamp
+from sensor_msgs.msg import Image
 
 from lgc_ros.errors import ConfigError
+from lgc_ros.frame import Frame
 from lgc_ros.odometry import OdometryState
+from lgc_ros.profiles import config_folder, load_profile
 from lgc_ros.ros import compat
-from lgc_ros.ros.diagnostics import TopicWatch
-from lgc_ros.ros.messages import UNKNOWN_VARIANCE, base_motion, twist_covariance
+from lgc_ros.ros.diagnostics import Log, TopicWatch
+from lgc_ros.ros.messages import UNKNOWN_VARIANCE, base_motion, pose_message, twist_covariance
 from lgc_ros.ros.mounting import Mounting
+from lgc_ros.ros.odometry_node import spin
+from lgc_ros.ros.parameters import default_parameters, flat_settings
+from lgc_ros.ros.scale_input import DepthImages, WheelOdometry
 from lgc_ros.ros.worker import NewestFirstWorker
 
 
@@ -118,11 +132,189 @@ def test_a_busy_worker_takes_the_newest_item_and_counts_the_others():
     assert worker.dropped == 3
 
 
+def publisher(topic_type="sensor_msgs/msg/Image", **policies):
+    return TopicEndpointInfo(
+        node_name="driver",
+        node_namespace="/front",
+        topic_type=topic_type,
+        qos_profile=QoSProfile(depth=1, **policies),
+    )
+
+
+BEST_EFFORT = {"reliability": ReliabilityPolicy.BEST_EFFORT}
+
+
 @pytest.mark.parametrize(
     ("publishers", "cause", "remedy"),
-    [(0, "nobody publishes /image", "-r image:=TOPIC"), (1, "send nothing", "camera driver")],
+    [
+        ([], "nobody publishes /image", "-r image:=TOPIC"),
+        ([publisher()], "1 publisher(s) of /image send nothing", "check the driver"),
+        (
+            [publisher("sensor_msgs/msg/CompressedImage")],
+            "/front/driver publishes sensor_msgs/msg/CompressedImage, this node takes "
+            "sensor_msgs/msg/Image",
+            "-r image:=TOPIC",
+        ),
+        (
+            [publisher(**BEST_EFFORT)],
+            "in reliability, its publisher /front/driver offers best_effort and this node "
+            "requests reliable",
+            "qos_overrides./image.subscription.reliability to best_effort",
+        ),
+        (
+            [publisher(durability=DurabilityPolicy.VOLATILE)],
+            "in durability, its publisher /front/driver offers volatile",
+            "qos_overrides./image.subscription.durability to volatile",
+        ),
+    ],
 )
 def test_a_silent_topic_is_explained(publishers, cause, remedy):
-    complaint = TopicWatch("/image", "image").complaint(publishers)
-    assert cause in complaint
-    assert remedy in complaint
+    watch = TopicWatch("/image", "image", "sensor_msgs/msg/Image", lambda topic: publishers)
+    watch.requested = QoSProfile(depth=1)
+    if "durability" in cause:
+        watch.requested.durability = DurabilityPolicy.TRANSIENT_LOCAL
+    assert cause in watch.complaint()
+    assert remedy in watch.complaint()
+    watch.on_message(Image())
+    assert watch.complaint() == ""
+
+
+class Lines(list):
+    """Stands for a logger: keeps what it is told."""
+
+    warning = error = list.append
+
+
+def test_what_goes_on_is_logged_once():
+    lines = Lines()
+    log = Log(lines)
+    for number in range(3):
+        log.warn(f"{number} images dropped")
+        log.error("no data", details="where")
+        log.error("step 5")
+    log.error("step 6")
+    assert lines == ["0 images dropped", "no data\nwhere", "step 5", "step 6"]
+
+
+def odom(now_ns, T, **changes):
+    message = Odometry()
+    message.header.stamp = stamp(now_ns)
+    message.pose.pose = pose_message(T)
+    for name, value in changes.items():
+        setattr(message.pose.pose.orientation, name, value)
+    return message
+
+
+def frame_at(now_ns, shape=(48, 64)):
+    return Frame(0, now_ns, np.zeros(shape, np.uint8))
+
+
+def test_wheel_odometry_says_where_the_camera_was_between_two_messages():
+    wheels = WheelOdometry()
+    start, end = rigid((0, 0, 0.2), (1.0, 2.0, 0.0)), rigid((0, 0, 0.6), (2.0, 4.0, 0.0))
+    wheels.add(odom(10**9, start))
+    wheels.add(odom(10**9 + 10**8, end))
+    same, T_oc = wheels.measure(frame_at(10**9 + 25 * 10**6), T_BC)
+    assert same.depth is None
+    expected = rigid((0, 0, 0.3), (1.25, 2.5, 0.0)) @ T_BC
+    np.testing.assert_allclose(T_oc, expected, atol=1e-9)
+
+
+def test_wheel_odometry_waits_for_what_is_on_its_way():
+    wheels = WheelOdometry()
+    wheels.add(odom(10**9, T_WC))
+    found = []
+    asking = threading.Thread(
+        target=lambda: found.append(wheels.measure(frame_at(10**9 + 10**7), np.eye(4))[1])
+    )
+    asking.start()
+    wheels.add(odom(10**9 + 10**8, T_WC))
+    asking.join()
+    np.testing.assert_allclose(found[0], T_WC, atol=1e-9)
+
+
+def test_wheel_odometry_is_not_guessed_before_after_or_between_distant_messages():
+    wheels = WheelOdometry()
+    assert wheels.measure(frame_at(10**9), T_BC)[1] is None
+    wheels.add(odom(10 * 10**9, T_WC))
+    wheels.add(odom(20 * 10**9, T_WC))
+    wheels.add(odom(20 * 10**9 + 10**8, T_WC))
+    for now_s in (9, 15, 22):
+        assert wheels.measure(frame_at(now_s * 10**9), T_BC)[1] is None
+    assert wheels.met_s == float("-inf")
+    wheels.add(odom(10 * 10**9, T_WC))
+    assert wheels.measure(frame_at(20 * 10**9), T_BC)[1] is None, "stamps have jumped back"
+
+
+def test_wheel_odometry_without_a_pose_is_reported_and_left_out():
+    wheels = WheelOdometry()
+    wheels.add(odom(10**9, T_WC, x=float("nan")))
+    assert "holds no pose" in wheels.fault
+    wheels.add(odom(10**9, T_WC, x=0.0, y=0.0, z=0.0, w=0.0))
+    assert wheels.measure(frame_at(10**9), T_BC)[1] is None
+    wheels.add(odom(10**9, T_WC))
+    assert wheels.fault == ""
+
+
+def depth_message(now_ns, depth):
+    message = compat.CvBridge().cv2_to_imgmsg(depth)
+    message.header.stamp = stamp(now_ns)
+    return message
+
+
+@pytest.mark.parametrize(
+    "depth", [np.full((48, 64), 1500, np.uint16), np.full((48, 64), 1.5, np.float32)]
+)
+def test_depth_of_the_same_stamp_is_in_metres(depth):
+    images = DepthImages(slop_s=0.0)
+    images.add(depth_message(10**9, depth))
+    frame, _ = images.measure(frame_at(10**9), T_BC)
+    np.testing.assert_allclose(frame.depth, 1.5)
+    assert images.measure(frame_at(10**9 + 1), T_BC)[0].depth is None
+    nearby = DepthImages(slop_s=0.01)
+    nearby.add(depth_message(10**9, depth))
+    assert nearby.measure(frame_at(10**9 + 10**7), T_BC)[0].depth is not None
+
+
+@pytest.mark.parametrize(
+    ("depth", "fault"),
+    [
+        (np.ones((24, 32), np.float32), "registered to the image"),
+        (np.ones((48, 64, 3), np.uint8), "holds no depth"),
+    ],
+)
+def test_depth_that_does_not_fit_is_reported_and_left_out(depth, fault):
+    images = DepthImages(slop_s=0.0)
+    images.add(depth_message(10**9, depth))
+    assert images.measure(frame_at(10**9), T_BC)[0].depth is None
+    assert fault in images.fault
+
+
+def test_a_callback_that_fails_does_not_end_the_node(monkeypatch):
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    context, stopping, calls = Context(), threading.Event(), []
+    context.init(domain_id=free_domain())
+    node = Node("node", context=context)
+
+    def fail_and_stop():
+        calls.append(1)
+        if len(calls) == 3:
+            stopping.set()
+        raise ValueError("unforeseen")
+
+    node.create_timer(0.01, fail_and_stop)
+    spin(node, stopping)
+    node.destroy_node()
+    context.try_shutdown()
+    assert len(calls) == 3
+
+
+def test_the_shipped_parameters_are_the_defaults_and_name_every_one():
+    """What is commented out in the file is a setting of the default profile."""
+    text = (config_folder() / "odometry.yaml").read_text()
+    said = yaml.safe_load(re.sub(r"(?m)^( +)# (?=[a-z_.]+: )", r"\1", text))
+    shipped = said["/**"]["ros__parameters"]
+    assert shipped.pop("base_to_camera") is not None
+    assert shipped == default_parameters()
+    active = yaml.safe_load(text)["/**"]["ros__parameters"]
+    assert not active.keys() & flat_settings(load_profile()).keys(), "the profile decides these"

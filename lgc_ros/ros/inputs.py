@@ -1,0 +1,111 @@
+"""What the node listens to: images with their calibration, and what metric scale rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rclpy.event_handler import SubscriptionEventCallbacks
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+
+from lgc_ros.ros import compat
+from lgc_ros.ros.diagnostics import Monitor, TopicWatch
+from lgc_ros.ros.parameters import NodeParameters
+from lgc_ros.ros.qos import OVERRIDABLE, input_qos
+from lgc_ros.ros.scale_input import ScaleInput, scale_input
+
+OnPair = Callable[[Image | CompressedImage, CameraInfo], None]
+
+
+class Inputs:
+    """The subscriptions of an active node.
+
+    Args:
+        node: whose they are.
+        p: its parameters.
+        on_pair: called with every image and its camera_info.
+
+    Attributes:
+        monitor: watches what arrives.
+        scale: what the source of scale listens to; None if it needs no topic.
+    """
+
+    def __init__(self, node: Node, p: NodeParameters, on_pair: OnPair) -> None:
+        self._node = node
+        self._on_pair = on_pair
+        self._scale_subscriber: compat.Subscriber | None = None
+        images, image_type = node.resolve_topic_name("image"), Image
+        if p.image_transport == "compressed":
+            images, image_type = f"{images}/compressed", CompressedImage
+        image_watch, image = self._subscribe(image_type, images, "image", input_qos())
+        info_watch, info = self._subscribe(
+            CameraInfo, node.resolve_topic_name("camera_info"), "camera_info", input_qos()
+        )
+        self._subscribers = [image, info]
+        self.monitor = Monitor(image_watch, info_watch, node.get_logger())
+        self.scale: ScaleInput | None = None
+        self.listen_for_scale(p)
+        if p.approximate_sync:
+            self._synchronizer = compat.ApproximateTimeSynchronizer(
+                self._subscribers, p.sync_queue, p.sync_slop_s
+            )
+        else:
+            self._synchronizer = compat.TimeSynchronizer(self._subscribers, p.sync_queue)
+        self._synchronizer.registerCallback(self._on_match)
+
+    def listen_for_scale(self, p: NodeParameters) -> None:
+        """Listen to the topic that the source of scale needs, and to that alone."""
+        self._close_scale()
+        slop_s = p.sync_slop_s if p.approximate_sync else 0.0
+        self.scale = scale_input(p.odometry.scale.source, slop_s)
+        if self.scale is None:
+            return
+        name = self.scale.name
+        self.monitor.scale_input = self.scale
+        self.monitor.scale_watch, self._scale_subscriber = self._subscribe(
+            self.scale.kind,
+            self._node.resolve_topic_name(name),
+            name,
+            input_qos(self.scale.length),
+        )
+        self._scale_subscriber.registerCallback(self.scale.add)
+
+    def close(self) -> None:
+        """Listen no more."""
+        for subscriber in self._subscribers:
+            self._node.destroy_subscription(subscriber.sub)
+        self._close_scale()
+
+    def _subscribe(
+        self, kind: type, topic: str, argument: str, qos: QoSProfile
+    ) -> tuple[TopicWatch, compat.Subscriber]:
+        package, message = kind.__module__.partition(".")[0], kind.__name__
+        watch = TopicWatch(
+            topic,
+            argument,
+            f"{package}/msg/{message}",
+            self._node.get_publishers_info_by_topic,
+        )
+        subscriber = compat.Subscriber(
+            self._node,
+            kind,
+            topic,
+            qos_profile=qos,
+            qos_overriding_options=OVERRIDABLE,
+            # The watch says more than the default lines in the log would.
+            event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False),
+        )
+        subscriber.registerCallback(watch.on_message)
+        watch.requested = qos  # with what parameters have overridden
+        return watch, subscriber
+
+    def _close_scale(self) -> None:
+        if self._scale_subscriber is not None:
+            self._node.destroy_subscription(self._scale_subscriber.sub)
+        self._scale_subscriber = self.scale = None
+        self.monitor.scale_watch = self.monitor.scale_input = None
+
+    def _on_match(self, image: Image | CompressedImage, camera_info: CameraInfo) -> None:
+        self.monitor.matched()
+        self._on_pair(image, camera_info)

@@ -1,0 +1,158 @@
+"""What metric scale rests on: wheel odometry, or depth, at the time of an image."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from nav_msgs.msg import Odometry
+from sensor_msgs.msg import Image
+
+from lgc_ros.errors import ImageError
+from lgc_ros.frame import Frame
+from lgc_ros.image_encoding import decode_depth
+from lgc_ros.ros.messages import stamp_ns
+from lgc_ros.sources.trajectory import Trajectory
+
+# An image waits so long for the message that was measured with it or after it ...
+WAIT_S = 0.2
+# ... unless the latest one is older by this: the stamps of another clock never catch up.
+FAR_BEHIND_NS = 10**9
+# Between poses further apart than this, the way is not known.
+MAX_GAP_NS = 5 * 10**8
+# Wheel odometry of some seconds at any usual rate; depth images as many as may overtake an image.
+POSES, DEPTHS = 200, 5
+
+
+class _Latest:
+    """The latest messages of a topic; one thread adds them, another asks for them.
+
+    Attributes:
+        length: how many are remembered.
+        met_s: when (monotonic seconds) an image last found its counterpart.
+        fault: why the latest messages cannot be used; empty if they can.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.met_s = float("-inf")
+        self.fault = ""
+        self._samples: deque[tuple[int, Any]] = deque(maxlen=length)
+        self._changed = threading.Condition()
+
+    def add(self, message: Any) -> None:
+        """Remember a message; those of the time before stamps jumped back are forgotten."""
+        now_ns = stamp_ns(message.header.stamp)
+        with self._changed:
+            if self._samples and now_ns < self._samples[-1][0]:
+                self._samples.clear()
+            self._samples.append((now_ns, message))
+            self._changed.notify()
+
+    def _around(self, now_ns: int, slop_ns: int = 0) -> list[tuple[int, Any]]:
+        """All that is remembered, once it reaches up to the stamp or waiting has no use."""
+
+        def has_no_use() -> bool:
+            behind_ns = now_ns - self._samples[-1][0] if self._samples else FAR_BEHIND_NS
+            return not slop_ns < behind_ns < FAR_BEHIND_NS
+
+        with self._changed:
+            self._changed.wait_for(has_no_use, WAIT_S)
+            return list(self._samples)
+
+
+class WheelOdometry(_Latest):
+    """Poses of the robot, between which those at the time of an image lie."""
+
+    name, kind = "odom", Odometry
+
+    def __init__(self) -> None:
+        super().__init__(POSES)
+
+    def add(self, message: Odometry) -> None:
+        position, quaternion = _pose(message)
+        norm = np.linalg.norm(quaternion)
+        if not (np.isfinite(position).all() and 0.5 < norm < 2.0):
+            self.fault = (
+                "the wheel odometry holds no pose (NaN, or a quaternion that is no rotation): "
+                "check its publisher"
+            )
+            return
+        self.fault = ""
+        super().add(message)
+
+    def measure(self, frame: Frame, T_bc: np.ndarray) -> tuple[Frame, np.ndarray | None]:
+        """The frame, and where the wheels say that the camera, which sits at T_bc, was then."""
+        samples = self._around(frame.stamp_ns)
+        if not samples:
+            return frame, None
+        positions, quaternions = zip(*(_pose(message) for _, message in samples), strict=True)
+        way = Trajectory.from_samples(
+            [now_ns for now_ns, _ in samples], positions, quaternions, self.name
+        )
+        T_ob = way.pose_at(frame.stamp_ns, MAX_GAP_NS)
+        if T_ob is None:
+            return frame, None
+        self.met_s = time.monotonic()
+        # The camera moves more than the base, or less, where the robot turns.
+        return frame, T_ob @ T_bc
+
+
+class DepthImages(_Latest):
+    """Depth images aligned with the images, with the same stamp but for a slop."""
+
+    name, kind = "depth", Image
+
+    def __init__(self, slop_s: float) -> None:
+        super().__init__(DEPTHS)
+        self._slop_ns = round(slop_s * 1e9)
+
+    def measure(self, frame: Frame, T_bc: np.ndarray) -> tuple[Frame, None]:
+        """The frame with its depth, if there is one."""
+        samples = self._around(frame.stamp_ns, self._slop_ns)
+        apart_ns = {abs(frame.stamp_ns - now_ns): message for now_ns, message in samples}
+        nearest_ns = min(apart_ns, default=None)
+        if nearest_ns is None or nearest_ns > self._slop_ns:
+            return frame, None
+        self.met_s = time.monotonic()
+        message = apart_ns[nearest_ns]
+        self.fault = ""
+        try:
+            depth = decode_depth(
+                message.encoding,
+                message.height,
+                message.width,
+                message.step,
+                message.is_bigendian,
+                message.data,
+            )
+            if depth.shape != frame.image.shape[:2]:
+                raise ImageError(
+                    f"the depth image is {message.width}x{message.height} pixels, the image is "
+                    f"{frame.image.shape[1]}x{frame.image.shape[0]}: give depth that is "
+                    "registered to the image"
+                )
+        except ImageError as error:
+            self.fault = str(error)
+            return frame, None
+        return replace(frame, depth=depth), None
+
+
+def _pose(message: Odometry) -> tuple[np.ndarray, np.ndarray]:
+    """Position and quaternion w x y z."""
+    p, q = message.pose.pose.position, message.pose.pose.orientation
+    return np.array([p.x, p.y, p.z]), np.array([q.w, q.x, q.y, q.z])
+
+
+ScaleInput = WheelOdometry | DepthImages
+
+
+def scale_input(source: str, slop_s: float) -> ScaleInput | None:
+    """What a source of scale listens to; None if it needs no topic."""
+    if source == WheelOdometry.name:
+        return WheelOdometry()
+    return DepthImages(slop_s) if source == DepthImages.name else None
