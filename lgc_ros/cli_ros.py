@@ -68,8 +68,8 @@ def play(
         list[str] | None,
         typer.Option(
             metavar="TOPIC",
-            help="Begin once somebody listens to this topic (as published); may be given "
-            "several times.",
+            help="Begin once somebody listens to this topic, of the bag or of another node; may "
+            "be given several times.",
         ),
     ] = None,
     in_step_with: Annotated[

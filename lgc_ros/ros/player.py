@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,8 @@ class PlayOptions:
         remap: name in the bag to name published.
         start_offset_s, duration_s: the part of the bag to play, in bag time.
         reliable: publish everything reliably, whatever was recorded.
-        wait_for: published names that must have a subscriber before anything is played.
+        wait_for: topics that must have a subscriber before anything is played; they need not be
+            of the bag, so that a recorder of what comes out is there in time.
         in_step_with: a topic that answers each image with a message of the same stamp; the next
             image is held back until it has, so that a slow listener misses none.
     """
@@ -137,15 +139,15 @@ class _Player:
         return qos
 
     def _await_subscribers(self) -> None:
-        missing = [name for name in self._options.wait_for if name not in self._publishers]
-        if missing:
-            raise ConfigError(
-                f"{', '.join(missing)} cannot be waited for: published are "
-                f"{', '.join(sorted(self._publishers))}"
-            )
+        node = self._session.node
         for name in self._options.wait_for:
-            publisher = self._publishers[name]
-            self._session.wait_for(publisher.get_subscription_count, f"a subscriber of {name}")
+            publisher = self._publishers.get(node.resolve_topic_name(name))
+            count = (
+                publisher.get_subscription_count
+                if publisher
+                else partial(node.count_subscribers, name)
+            )
+            self._session.wait_for(count, f"a subscriber of {name}")
         if self._answers:
             self._answers.await_publisher()
 

@@ -123,6 +123,7 @@ class Recorder:
 
         qos = requested_qos(profiles, DEPTH)
         self._node.create_subscription(message, topic, write, qos, raw=True)
+        log.info("recording %s", topic)
 
 
 @contextmanager
