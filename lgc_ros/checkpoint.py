@@ -15,10 +15,10 @@ from safetensors.torch import save_file
 
 from lgc_ros.errors import CheckpointError
 from lgc_ros.network import CorrespondenceNetwork, NetworkConfig
+from lgc_ros.side import channel_count, unknown_side
 
 FORMAT = "lgc_ros/1"
 MODELS_DIR = Path(__file__).parent / "models"
-SIDE_CHANNELS = ("ratio", "mutual")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ModelInfo:
         name: short name, as in ``lgc_ros/models``.
         features: kind of keypoints it was trained on, e.g. ``sift``.
         network: the architecture.
-        side: names of the side-information channels, in input order.
+        side: names of the side information, in input order; see lgc_ros/side.py.
         keep_above: a match is kept when its logit is above this value.
         training: free text on data, schedule, seed and date.
     """
@@ -42,14 +42,12 @@ class ModelInfo:
     training: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.side if name not in SIDE_CHANNELS]
-        if unknown:
+        if problem := unknown_side(self.side):
+            raise ValueError(problem)
+        if channel_count(self.side) != self.network.side:
             raise ValueError(
-                f"unknown side channels {', '.join(unknown)}; known: {', '.join(SIDE_CHANNELS)}"
-            )
-        if len(self.side) != self.network.side:
-            raise ValueError(
-                f"{len(self.side)} side channels named, the network takes {self.network.side}"
+                f"side information {self.side} has {channel_count(self.side)} channels, the "
+                f"network takes {self.network.side}"
             )
 
 

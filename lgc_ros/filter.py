@@ -12,6 +12,7 @@ import torch
 from lgc_ros.checkpoint import load_checkpoint
 from lgc_ros.errors import CheckpointError, ConfigError
 from lgc_ros.matching import Correspondences
+from lgc_ros.side import network_inputs
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +73,8 @@ class CorrespondenceFilter:
         if len(correspondences) == 0:
             nothing = np.empty(0)
             return FilterResult(nothing, nothing, np.empty(0, bool))
-        side = [getattr(correspondences, name) for name in self.info.side]
-        inputs = np.column_stack([correspondences.x0, correspondences.x1, *side])
-        logits = self._run(inputs.astype(np.float32))
+        c = correspondences
+        logits = self._run(network_inputs(c.x0, c.x1, c, self.info.side))
         return FilterResult(
             logits=logits,
             weights=np.tanh(np.maximum(logits, 0)),

@@ -13,6 +13,7 @@ from lgc_ros.features import Features
 # Entries of the distance matrix held at once (32 MB). More blocks than memory asks for would cost
 # time, because every product wakes the threads of the linear algebra library.
 BLOCK_ENTRIES = 1 << 23
+MIN_SIZE_PX = 0.1  # of a keypoint, so that files with size 0 do not spoil a logarithm
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,8 @@ class Correspondences:
     focal: float  # pixels, mean of both cameras: threshold_px / focal is a normalized threshold
     ratio: np.ndarray  # (N,) as in Matches
     mutual: np.ndarray  # (N,) as in Matches
+    zoom: np.ndarray | None = None  # (N,) log2 of the keypoint's angular size, image 1 over 0
+    roll: np.ndarray | None = None  # (N,) radians, by which the keypoint turned from image 0 to 1
     scores: np.ndarray | None = None  # (N,) from a filter, higher is better
 
     def __len__(self) -> int:
@@ -93,8 +96,11 @@ def correspond(
     Matches on pixels that a camera model cannot undistort (Camera.normalize gives NaN) are left
     out.
     """
-    p0 = features0.points[matches.index0].astype(np.float64)
-    p1 = features1.points[matches.index1].astype(np.float64)
+    index0, index1 = matches.index0, matches.index1
+    p0 = features0.points[index0].astype(np.float64)
+    p1 = features1.points[index1].astype(np.float64)
+    size0 = np.maximum(features0.sizes[index0], MIN_SIZE_PX) / camera0.focal
+    size1 = np.maximum(features1.sizes[index1], MIN_SIZE_PX) / camera1.focal
     correspondences = Correspondences(
         x0=camera0.normalize(p0),
         x1=camera1.normalize(p1),
@@ -105,6 +111,8 @@ def correspond(
         focal=(camera0.focal + camera1.focal) / 2,
         ratio=matches.ratio,
         mutual=matches.mutual,
+        zoom=np.log2(size1 / size0),
+        roll=np.radians(features1.angles[index1] - features0.angles[index0]),
     )
     seen = np.isfinite(correspondences.x0).all(1) & np.isfinite(correspondences.x1).all(1)
     return correspondences if seen.all() else correspondences.subset(seen)

@@ -60,5 +60,7 @@ def as_correspondences(
         focal=FOCAL_PX,
         ratio=np.full(len(x0), 0.7, np.float32),
         mutual=np.ones(len(x0), bool),
+        zoom=np.zeros(len(x0)),
+        roll=np.zeros(len(x0)),
         scores=scores,
     )

@@ -20,7 +20,7 @@ def test_onnx_runtime_agrees_with_torch(tmp_path):
     assert properties["features"] == "sift"
     assert properties["side"].split(",") == list(info.side)
     for count in (1, 37, 2000):
-        inputs = np.random.default_rng(count).uniform(-0.6, 0.6, (count, 4 + len(info.side)))
+        inputs = np.random.default_rng(count).uniform(-0.6, 0.6, (count, 4 + info.network.side))
         inputs = inputs.astype(np.float32)
         (logits,) = session.run(None, {"matches": inputs})
         with torch.inference_mode():

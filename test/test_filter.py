@@ -11,6 +11,7 @@ from lgc_ros.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.errors import CheckpointError, ConfigError
 from lgc_ros.filter import CorrespondenceFilter, choose_device
 from lgc_ros.network import CorrespondenceNetwork, NetworkConfig
+from lgc_ros.side import network_inputs
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +37,7 @@ def test_right_matches_score_higher_than_wrong_ones(sift_filter):
 def test_scores_are_those_of_the_network(sift_filter):
     matches, _ = contaminated()
     network, info = load_checkpoint("sift")
-    side = [getattr(matches, name) for name in info.side]
-    inputs = np.column_stack([matches.x0, matches.x1, *side]).astype(np.float32)
+    inputs = network_inputs(matches.x0, matches.x1, matches, info.side)
     with torch.inference_mode():
         expected = network(torch.from_numpy(inputs)[None])[0].double().numpy()
     result = sift_filter(matches)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from lgc_ros import matching
 from lgc_ros.camera import Camera
 from lgc_ros.errors import MatchError
-from lgc_ros.features import Features
+from lgc_ros.features import Features, make_extractor
 from lgc_ros.matching import Correspondences, Matches, correspond, match, one_to_one, ratio_test
+from lgc_ros.sources.synthetic import SyntheticSource
 
 K = np.array([[500.0, 0, 320], [0, 500, 240], [0, 0, 1]])
 
@@ -158,6 +159,29 @@ def test_correspondences_are_undistorted_and_keep_what_matching_knows():
     assert found.scores is None
 
 
+@pytest.mark.parametrize("kind", ["sift", "orb"])
+def test_keypoints_tell_how_an_image_was_turned_and_enlarged(kind):
+    image = SyntheticSource("walk", 2)[0].image
+    turn_deg, zoom = 30.0, 1.4
+    height, width = image.shape[:2]
+    # OpenCV's matrix turns the other way round: its y axis is thought to point up.
+    warp = cv2.getRotationMatrix2D((width / 2, height / 2), -turn_deg, zoom)
+    extract = make_extractor(kind, 1000)
+    a, b = extract(image), extract(cv2.warpAffine(image, warp, (width, height)))
+    near = Camera.from_K(K, width, height)
+    found = correspond(a, b, match(a, b), near, near)
+    moved = np.hstack([found.p0, np.ones((len(found), 1))]) @ warp.T
+    right = found.subset(np.linalg.norm(moved - found.p1, axis=1) < 2)
+    assert len(right) > 50
+    turned = np.angle(np.exp(1j * (right.roll - np.radians(turn_deg))))
+    assert np.degrees(np.median(np.abs(turned))) < 5
+    assert np.median(right.zoom) == pytest.approx(np.log2(zoom), abs=0.1)
+    # The same keypoints under a lens of twice the focal length are half as large an angle.
+    far = Camera.from_K(np.diag([2.0, 2.0, 1]) @ K, width, height)
+    closer = correspond(a, b, match(a, b), near, far)
+    np.testing.assert_allclose(closer.zoom, found.zoom - 1, atol=1e-5)
+
+
 def test_points_the_lens_cannot_have_seen_are_left_out():
     points = [[320, 240], [1e5, 1e5]]
     a = features_of(np.eye(2, 8, dtype=np.float32), points=points)
@@ -173,7 +197,7 @@ def test_a_subset_selects_every_array_and_keeps_the_rest(selection):
     camera = Camera.from_K(K, 640, 480)
     whole = correspond(a, a, match(a, a), camera, camera)
     part = whole.subset(selection)
-    for name in ("x0", "x1", "p0", "p1", "ratio", "mutual"):
+    for name in ("x0", "x1", "p0", "p1", "ratio", "mutual", "zoom", "roll"):
         np.testing.assert_array_equal(getattr(part, name), getattr(whole, name)[selection])
     assert (part.size0, part.focal, part.scores) == (whole.size0, whole.focal, None)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import yaml
 
-from lgc_ros.checkpoint import SIDE_CHANNELS
 from lgc_ros.errors import ConfigError
 from lgc_ros.network import CONTEXTS, NetworkConfig
+from lgc_ros.side import channel_count, unknown_side
 from training.data.batches import SourceConfig
 from training.settings import build, read_mapping
 
@@ -29,9 +29,10 @@ class TrainConfig:
         sources: where training pairs come from.
         validation: dumps whose mean mAP picks the best weights.
         features: kind of keypoints, recorded in the model.
-        side: side-information channels, of ``ratio`` and ``mutual``.
+        side: side information, see ``lgc_ros.side``.
         blocks, width, context: architecture, see ``lgc_ros.network.NetworkConfig``.
-        init: model to start from; empty for random weights.
+        init: model to start from, of the same architecture; its side information may differ.
+            Empty for random weights.
         loss: ``hybrid``, ``classification``, ``essential`` or ``direct``.
         alpha, beta, beta_from: weights of the two losses; beta is zero before step ``beta_from``.
         label_threshold: a match is right below this squared symmetric epipolar distance.
@@ -85,18 +86,15 @@ class TrainConfig:
         for key in ("blocks", "width", "matches", "batch", "steps", *EVERY):
             if getattr(self, key) < 1:
                 raise ConfigError(f"{key} is {getattr(self, key)}, it must be at least 1")
-        unknown = [name for name in self.side if name not in SIDE_CHANNELS]
-        if unknown:
-            raise ConfigError(
-                f"side names {', '.join(unknown)}; known are {', '.join(SIDE_CHANNELS)}"
-            )
+        if problem := unknown_side(self.side):
+            raise ConfigError(problem)
         if not self.sources:
             raise ConfigError("sources is empty: name at least one source of training pairs")
 
     @property
     def network(self) -> NetworkConfig:
         head = "direct" if self.loss == "direct" else "weights"
-        return NetworkConfig(self.blocks, self.width, self.context, head, len(self.side))
+        return NetworkConfig(self.blocks, self.width, self.context, head, channel_count(self.side))
 
     def as_dict(self) -> dict:
         return asdict(self)

@@ -40,6 +40,7 @@ from lgc_ros.evaluation import (
 from lgc_ros.matching import Correspondences
 from lgc_ros.methods import COMPARED, parse_method
 from lgc_ros.pairs import read_pairs
+from lgc_ros.side import network_inputs
 from lgc_ros.two_view import Decider, TwoViewResult, default_model
 from training.data.batches import open_dump
 from training.data.files import read_lines
@@ -298,7 +299,7 @@ class _DirectDecider:
 
     def __call__(self, c: Correspondences) -> TwoViewResult:
         start = time.perf_counter()
-        inputs = np.column_stack([c.x0, c.x1, *(getattr(c, name) for name in self.info.side)])
+        inputs = network_inputs(c.x0, c.x1, c, self.info.side)
         with torch.inference_mode():
             output = self.network(torch.as_tensor(inputs, dtype=torch.float32)[None])[0]
         E = geometry.project_to_essential(output.double().numpy())

@@ -9,8 +9,9 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,8 @@ from torch.utils.tensorboard import SummaryWriter
 
 from lgc_ros.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.errors import CheckpointError, ConfigError, LgcError
-from lgc_ros.network import CorrespondenceNetwork
+from lgc_ros.network import COORDINATES, CorrespondenceNetwork
+from lgc_ros.side import CHANNELS
 from training.config import TrainConfig
 from training.data.batches import Batch, Batches, open_dump
 from training.losses import classification_loss, essential_loss, regression_loss
@@ -397,13 +399,25 @@ def _processes() -> Iterator[tuple[int, int, torch.device]]:
 def _initial_network(config: TrainConfig) -> CorrespondenceNetwork:
     if not config.init:
         return CorrespondenceNetwork(config.network)
-    network, info = load_checkpoint(config.init)
-    if (info.network, info.side) != (config.network, config.side):
+    start, info = load_checkpoint(config.init)
+    if replace(info.network, side=0) != replace(config.network, side=0):
         raise ConfigError(
-            f"{config.init} is {info.network} with side {info.side}, "
-            f"the configuration asks for {config.network} with side {config.side}"
+            f"{config.init} is {info.network}, the configuration asks for {config.network}"
         )
+    network = CorrespondenceNetwork(config.network)
+    weights = start.state_dict()
+    weights["input.weight"] = _input_weights(weights["input.weight"], info.side, config.side)
+    network.load_state_dict(weights)
     return network
+
+
+def _input_weights(weights: Tensor, before: Sequence[str], side: Sequence[str]) -> Tensor:
+    """The first layer for other side information: what is new begins without a say."""
+    split = [COORDINATES, *(CHANNELS[name] for name in before)]
+    coordinates, *known = weights.split(split, dim=1)
+    columns = dict(zip(before, known, strict=True))
+    new = {name: weights.new_zeros(len(weights), CHANNELS[name]) for name in side}
+    return torch.cat([coordinates, *(columns.get(name, new[name]) for name in side)], dim=1)
 
 
 def _plain(value):

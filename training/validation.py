@@ -15,6 +15,7 @@ from lgc_ros.evaluation import NO_POSE_ERROR_DEG, mean_average_precision, pose_e
 from lgc_ros.matching import Correspondences, one_to_one
 from lgc_ros.methods import FILTER_ESTIMATOR
 from lgc_ros.network import match_weights
+from lgc_ros.side import network_inputs
 from training.data.dump import Dump, LabelledPair
 
 
@@ -57,10 +58,10 @@ def _score_pair(
     network: nn.Module, pair: LabelledPair, side: tuple[str, ...], label_threshold: float
 ) -> tuple[float, float, float, float]:
     """Pose errors in degrees with the robust estimator and the 8-point, precision, recall."""
-    inputs = np.column_stack([pair.xs, *(getattr(pair, name) for name in side)])
+    inputs = network_inputs(pair.xs[:, :2], pair.xs[:, 2:], pair, side)
     device = next(network.parameters()).device
     with torch.inference_mode():
-        output = network(torch.as_tensor(inputs, dtype=torch.float32, device=device)[None])[0]
+        output = network(torch.as_tensor(inputs, device=device)[None])[0]
     output = output.cpu()
     if output.shape == (3, 3):  # the direct head gives a pose and no weights
         x = pair.xs.astype(np.float64)
@@ -107,5 +108,7 @@ def to_correspondences(pair: LabelledPair, scores: np.ndarray | None = None) -> 
         focal=float(np.mean([pair.K0[0, 0], pair.K0[1, 1], pair.K1[0, 0], pair.K1[1, 1]])),
         ratio=pair.ratio,
         mutual=pair.mutual,
+        zoom=pair.zoom,
+        roll=pair.roll,
         scores=scores,
     )

@@ -1,6 +1,7 @@
 """A batch depends on seed and step alone, however the work is shared."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,6 +33,8 @@ def exact_pair(seed=0, points=60):
         t_10=scene.t_10.astype(np.float32),
         ratio=np.linspace(0, 1, count, dtype=np.float32),
         mutual=np.ones(count, np.float32),
+        zoom=np.zeros(count, np.float32),
+        roll=np.zeros(count, np.float32),
         K0=np.diag([500.0, 500, 1]),
         K1=np.diag([500.0, 500, 1]),
     )
@@ -53,8 +56,8 @@ def same(a, b):
 
 
 def test_a_batch_has_the_shapes_the_network_takes():
-    batch = batches(side=("ratio", "mutual"))[0]
-    assert batch.xs.shape == (4, 50, 6)
+    batch = batches(side=("ratio", "mutual", "roll"))[0]
+    assert batch.xs.shape == (4, 50, 8)
     assert batch.labels.shape == (4, 50)
     assert batch.E_gt.shape == (4, 3, 3)
     assert {value.dtype for value in vars(batch).values()} == {torch.float32}
@@ -105,6 +108,22 @@ def test_turned_cameras_see_exact_matches_exactly():
         np.testing.assert_allclose(R_10 @ R_10.T, np.eye(3), atol=1e-5)
         assert np.linalg.det(R_10) == pytest.approx(1, abs=1e-5)
         assert np.linalg.norm(turned.t_10) == pytest.approx(1, abs=1e-5)
+
+
+def test_turned_cameras_see_keypoints_grow_and_turn():
+    pair = exact_pair()
+    for seed in range(30):
+        turned = turn_pair(np.random.default_rng(seed), pair)
+        changes = []
+        for arrow in np.float32([[1e-4, 0, 1e-4, 0], [0, 1e-4, 0, 1e-4]]):
+            tip = turn_pair(np.random.default_rng(seed), replace(pair, xs=pair.xs + arrow))
+            moved = tip.xs.astype(float) - turned.xs
+            changes.append((moved[:, 2:] @ [1, 1j]) / (moved[:, :2] @ [1, 1j]))
+        # A similarity lies between what becomes of an arrow to the right and of one downwards.
+        change = np.sqrt(np.abs(changes[0] * changes[1])) * np.exp(1j * np.angle(sum(changes)))
+        off = change / (2**turned.zoom * np.exp(1j * turned.roll))
+        assert np.degrees(np.abs(np.angle(off))).max() < 8
+        assert np.abs(np.log2(np.abs(off))).max() < 0.15
 
 
 def test_turning_measures_wrong_matches_anew():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lgc_ros import geometry
+from training.data.keypoint_frames import rotation_change
 from training.data.simulation import random_motion, random_view, simulate_pair
 
 MATCHES = 300
@@ -69,6 +70,22 @@ def test_right_matches_look_more_distinctive_than_wrong_ones(pairs):
     mutual = np.concatenate([pair.mutual for pair in pairs])
     assert np.median(ratio[right]) < np.median(ratio[~right]) - 0.05
     assert mutual[right].mean() > mutual[~right].mean() + 0.2
+
+
+def test_keypoints_of_right_matches_turn_as_the_camera_does(pairs):
+    def spread(angles):
+        return 1 - np.abs(np.exp(1j * angles).mean())
+
+    right, wrong, zoomed = [], [], []
+    for pair in pairs:
+        turn = rotation_change(pair.R_10.astype(float), pair.xs[:, :2].astype(float))[1]
+        good = pair.ys < 1e-5
+        right.append(spread(pair.roll[good] - turn[good]))
+        wrong.append(spread(pair.roll[~good] - turn[~good]))
+        zoomed.append(pair.zoom[good].std() < pair.zoom[~good].std())
+    assert np.median(right) < 0.15
+    assert np.median(wrong) > 0.4
+    assert np.mean(zoomed) > 0.9
 
 
 class Chooses:

@@ -277,6 +277,18 @@ def test_training_goes_on_from_a_model(dumps, tmp_path):
         train(tiny(init=str(first), width=8), tmp_path / "other")
 
 
+def test_side_information_can_be_added_and_taken_away(dumps, tmp_path):
+    first = train(tiny(steps=4, side=("mutual",)), tmp_path / "first")
+    names = ("ratio", "roll", "mutual")
+    more = train(tiny(steps=1, init=str(first), learning_rate=0.0, side=names), tmp_path / "more")
+    before, after = (load_checkpoint(path)[0].input.weight for path in (first, more))
+    assert torch.equal(after[:, :4], before[:, :4])
+    assert torch.equal(after[:, -1], before[:, -1])
+    assert not after[:, 4:-1].any()
+    again = tiny(steps=1, init=str(more), learning_rate=0.0, side=("mutual",))
+    assert_same_weights(train(again, tmp_path / "again"), first)
+
+
 def test_a_dump_without_the_side_information_is_refused_at_once(dumps, tmp_path):
     import h5py
 
@@ -294,7 +306,7 @@ def test_a_dump_without_the_side_information_is_refused_at_once(dumps, tmp_path)
         ("learning_rte: 1", "'learning_rte', did you mean 'learning_rate'"),
         ("loss: l2", "loss is 'l2', it must be one of hybrid"),
         ("context: attention", "context is 'attention'"),
-        ("side: [scale]", "side names scale; known are ratio, mutual"),
+        ("side: [scale]", "unknown side information scale; known are ratio, mutual"),
         ("steps: many", "steps is 'many', it must be a number"),
         ("batch: 2.5", "batch is 2.5, it must be a whole number"),
         ("matches: 0", "matches is 0, it must be at least 1"),

@@ -18,7 +18,9 @@ from transforms3d.axangles import axangle2mat
 
 from lgc_ros import geometry
 from lgc_ros.errors import ConfigError, DatasetError
+from lgc_ros.side import CHANNELS, network_inputs
 from training.data.dump import Dump, LabelledPair
+from training.data.keypoint_frames import rotation_change
 from training.data.simulation import simulate_pair
 
 MIN_DEPTH_AFTER_TURN = 0.4
@@ -84,7 +86,7 @@ class Batches(torch.utils.data.Dataset):
 
     def __getitem__(self, step: int) -> Batch:
         pairs = [self._pair(np.random.default_rng([self.seed, step, i])) for i in self.items]
-        xs = [np.column_stack([p.xs, *(getattr(p, name) for name in self.side)]) for p in pairs]
+        xs = [network_inputs(p.xs[:, :2], p.xs[:, 2:], p, self.side) for p in pairs]
         labels = [p.ys < self.label_threshold for p in pairs]
         E_gt = [geometry.essential_from_pose(p.R_10, p.t_10) for p in pairs]
         return Batch(
@@ -170,29 +172,32 @@ def choose_matches(rng: np.random.Generator, pair: LabelledPair, count: int) -> 
         chosen = rng.choice(total, count, replace=False)
     else:
         chosen = np.concatenate([np.arange(total), rng.integers(0, total, count - total)])
-    return replace(
-        pair,
-        xs=pair.xs[chosen],
-        ys=pair.ys[chosen],
-        ratio=None if pair.ratio is None else pair.ratio[chosen],
-        mutual=None if pair.mutual is None else pair.mutual[chosen],
-    )
+    known = {name: getattr(pair, name) for name in CHANNELS}
+    side = {name: None if value is None else value[chosen] for name, value in known.items()}
+    return replace(pair, xs=pair.xs[chosen], ys=pair.ys[chosen], **side)
 
 
 def turn_pair(rng: np.random.Generator, pair: LabelledPair) -> LabelledPair:
     """The same matches seen by virtually rotated, and perhaps mirrored, cameras.
 
     Rotating a calibrated camera about its centre is a homography that moves matches exactly, so
-    this makes new valid pairs; distances to epipolar lines are measured anew.
+    this makes new valid pairs; distances to epipolar lines are measured anew, keypoints grow and
+    turn as the homography does where they are.
     """
     x0, x1 = pair.xs[:, :2].astype(np.float64), pair.xs[:, 2:].astype(np.float64)
     R_10, t_10 = pair.R_10.astype(np.float64), pair.t_10.astype(np.float64)
+    zoom, roll = pair.zoom, pair.roll
     if rng.random() < 0.5:
         mirror = np.diag([-1.0, 1.0, 1.0])
         x0, x1 = x0 * [-1, 1], x1 * [-1, 1]
         R_10, t_10 = mirror @ R_10 @ mirror, mirror @ t_10
-    x0, turn0 = _turn(rng, x0)
-    x1, turn1 = _turn(rng, x1)
+        roll = None if roll is None else -roll
+    turn0, turn1 = _turn(rng, x0), _turn(rng, x1)
+    if zoom is not None and roll is not None:
+        (zoom0, roll0), (zoom1, roll1) = rotation_change(turn0, x0), rotation_change(turn1, x1)
+        zoom = (zoom + zoom1 - zoom0).astype(np.float32)
+        roll = (roll + roll1 - roll0).astype(np.float32)
+    x0, x1 = _rotated(turn0, x0), _rotated(turn1, x1)
     R_10, t_10 = turn1 @ R_10 @ turn0.T, turn1 @ t_10
     E = geometry.essential_from_pose(R_10, t_10)
     return replace(
@@ -201,11 +206,13 @@ def turn_pair(rng: np.random.Generator, pair: LabelledPair) -> LabelledPair:
         ys=geometry.symmetric_epipolar_distance(E, x0, x1).astype(np.float32),
         R_10=R_10.astype(np.float32),
         t_10=t_10.astype(np.float32),
+        zoom=zoom,
+        roll=roll,
     )
 
 
-def _turn(rng: np.random.Generator, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points after a random tilt and roll of their camera, and that rotation."""
+def _turn(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """A random tilt and roll of the camera that keeps its points well in front of it."""
     roll = rng.normal(0, 10) if rng.random() < 0.8 else rng.uniform(-180, 180)
     tilt = np.radians(rng.normal(0, 12))
     direction = rng.uniform(0, 2 * np.pi)
@@ -215,7 +222,12 @@ def _turn(rng: np.random.Generator, x: np.ndarray) -> tuple[np.ndarray, np.ndarr
         turned = geometry.homogeneous(x) @ R.T
         length = np.linalg.norm(turned, axis=1)
         if len(x) == 0 or (turned[:, 2] > MIN_DEPTH_AFTER_TURN * length).all():
-            return turned[:, :2] / turned[:, 2:], R
+            return R
         if abs(tilt) < 1e-3:
-            return x, np.eye(3)
+            return np.eye(3)
         tilt /= 2
+
+
+def _rotated(R: np.ndarray, x: np.ndarray) -> np.ndarray:
+    turned = geometry.homogeneous(x) @ R.T
+    return turned[:, :2] / turned[:, 2:]

@@ -1,7 +1,7 @@
 """OANet's hdf5 dump of labelled pairs: written so that others can read it, and read back.
 
 Groups `xs ys Rs ts ratios mutuals cx1s cy1s cx2s cy2s f1s f2s`, each with float32 datasets
-"0".."N-1", one per pair.
+"0".."N-1", one per pair; and our own `zooms rolls`, which other readers pass over.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from lgc_ros.errors import DatasetError
 
 REQUIRED = ("xs", "ys", "Rs", "ts")
-OPTIONAL = ("ratios", "mutuals", "cx1s", "cy1s", "cx2s", "cy2s", "f1s", "f2s")
+OPTIONAL = ("ratios", "mutuals", "zooms", "rolls", "cx1s", "cy1s", "cx2s", "cy2s", "f1s", "f2s")
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +24,9 @@ class LabelledPair:
     """Putative matches of one image pair with ground truth.
 
     `xs` (N, 4) normalized coordinates x0 y0 x1 y1; `ys` (N,) squared symmetric epipolar distance
-    to the true essential matrix; `R_10` and unit `t_10`; `ratio` (N,) and `mutual` (N,) side
-    information; `K0`, `K1` (3, 3) in pixels. All float32, None where a foreign dump has nothing.
+    to the true essential matrix; `R_10` and unit `t_10`; `ratio`, `mutual`, `zoom` and `roll`
+    (N,) as in Correspondences; `K0`, `K1` (3, 3) in pixels. All float32, None where a foreign
+    dump has nothing.
     """
 
     xs: np.ndarray
@@ -34,6 +35,8 @@ class LabelledPair:
     t_10: np.ndarray
     ratio: np.ndarray | None = None
     mutual: np.ndarray | None = None
+    zoom: np.ndarray | None = None
+    roll: np.ndarray | None = None
     K0: np.ndarray | None = None
     K1: np.ndarray | None = None
 
@@ -110,6 +113,8 @@ def _to_oanet(pair: LabelledPair) -> dict[str, np.ndarray]:
         "ts": pair.t_10.reshape(3, 1),
         "ratios": pair.ratio,
         "mutuals": pair.mutual,
+        "zooms": pair.zoom,
+        "rolls": pair.roll,
         "cx1s": pair.K0[0, 2:3],
         "cy1s": pair.K0[1, 2:3],
         "cx2s": pair.K1[0, 2:3],
@@ -128,11 +133,17 @@ def _from_oanet(raw: dict[str, np.ndarray]) -> LabelledPair:
         ys=ys,
         R_10=raw["Rs"].reshape(3, 3),
         t_10=raw["ts"].reshape(3),
-        ratio=raw["ratios"].reshape(-1) if "ratios" in raw else None,
-        mutual=raw["mutuals"].reshape(-1) if "mutuals" in raw else None,
+        ratio=_column(raw, "ratios"),
+        mutual=_column(raw, "mutuals"),
+        zoom=_column(raw, "zooms"),
+        roll=_column(raw, "rolls"),
         K0=_intrinsics(raw, 1),
         K1=_intrinsics(raw, 2),
     )
+
+
+def _column(raw: dict[str, np.ndarray], name: str) -> np.ndarray | None:
+    return raw[name].reshape(-1) if name in raw else None
 
 
 def _intrinsics(raw: dict[str, np.ndarray], side: int) -> np.ndarray | None:

@@ -35,6 +35,8 @@ def label_pair(
         t_10=t_10,
         ratio=found.ratio,
         mutual=found.mutual,
+        zoom=found.zoom,
+        roll=found.roll,
         K0=camera0.K,
         K1=camera1.K,
     )
