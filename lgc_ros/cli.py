@@ -327,17 +327,6 @@ def synth(
 
 
 @app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/demo"),
-) -> None:
-    """Relative pose of two views of a synthetic room, by the learned filter and by RANSAC."""
-    from lgc_ros.demo import run_demo
-
-    for line in run_demo(out):
-        typer.echo(line)
-
-
-@app.command()
 def bench(
     rounds: Annotated[int, typer.Option(min=1, help="How often each contestant runs.")] = 15,
     device: DeviceOption = "auto",

@@ -1,4 +1,4 @@
-"""The commands that talk to ROS: `lgc play`, `lgc record`, `odometry_node`.
+"""The commands that talk to ROS: `lgc play`, `lgc record`, `lgc demo`, `odometry_node`.
 
 ROS is imported when they run, so that everything else works without it.
 """
@@ -13,7 +13,14 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 from lgc_ros.cli_errors import explained_errors, stderr
@@ -28,6 +35,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command("play")(play)
     app.command("record")(record)
+    app.command("demo")(demo)
 
 
 def odometry_node() -> int:
@@ -101,7 +109,7 @@ def play(
     with session("lgc_play") as ros, _progress() as bar:
         task = bar.add_task(bag.name, total=None)
         counts = play_bag(
-            ros, bag, options, lambda done, total: bar.update(task, completed=done, total=total)
+            ros, bag, options, lambda p: bar.update(task, completed=p.done_s, total=p.total_s)
         )
     stdout.print(_counts_table("published", counts))
 
@@ -149,6 +157,42 @@ def record(
     for topic in (topic for topic, count in counts.items() if not count):
         typer.echo(f"nothing came on {topic}: is it published, in this ROS_DOMAIN_ID?", err=True)
     typer.echo(f"wrote {out}")
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/demo"),
+    frames: Annotated[
+        int, typer.Option(min=10, help="Length of the walk; 120 lead once around the room.")
+    ] = 120,
+    width: Annotated[int, typer.Option(min=160, help="Width of the images in pixels.")] = 640,
+) -> None:
+    """A synthetic walk through the real node over DDS, evaluated, with a report to look at."""
+    from lgc_ros.demo import STEPS, DemoOptions, run_demo
+
+    columns = (
+        SpinnerColumn(finished_text="[green]✓[/]"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=14),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[remark]}", style="dim"),
+    )
+    with Progress(*columns, console=stderr) as bar:
+        tasks = {step: bar.add_task(step, start=False, remark="", total=None) for step in STEPS}
+
+        def show(step: str, done: int, total: int, remark: str) -> None:
+            bar.start_task(tasks[step])
+            bar.update(tasks[step], completed=done, total=total, remark=remark)
+
+        m = run_demo(out, DemoOptions(frames, width), show).metrics()
+    typer.echo(
+        f"{m['answered']} of {m['frames']} images answered, {m['dropped']} dropped, "
+        f"{m['latency_ms']['median']:.0f} ms each (median)"
+    )
+    typer.echo(f"absolute error {100 * m['ate_rmse_m']:.1f} cm over {m['path_m']:.1f} m")
+    for method, error_deg in m["pair_error_deg"].items():
+        typer.echo(f"two views far apart: {method} {error_deg:.1f} degrees off")
+    typer.echo(f"Look at {out / 'report.html'}")
 
 
 def _counts_table(done: str, counts: Counter[str]) -> Table:

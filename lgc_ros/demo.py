@@ -1,49 +1,168 @@
-"""The demonstration: two views of a synthetic room, matched without and with the filter."""
+"""The demonstration: a synthetic walk through the real node over DDS, evaluated and reported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+import cv2
 import numpy as np
 
+from lgc_ros.camera import Camera
+from lgc_ros.cloud import landmark_cloud
 from lgc_ros.evaluation import score_result
-from lgc_ros.sources.synthetic import SyntheticSource
+from lgc_ros.frame import Frame
+from lgc_ros.report import Contestant, Report, write_report
+from lgc_ros.ros.live import INLIERS, ODOMETRY, LiveOptions, LiveRun, run_live
+from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
+from lgc_ros.sources.rosbag import GROUND_TRUTH_TOPIC
+from lgc_ros.sources.synthetic import SyntheticSource, default_camera
+from lgc_ros.sources.world import World
+from lgc_ros.trajectory import evaluate_track, load_evo, read_track, write_tum
 from lgc_ros.two_view import TwoViewPipeline, right_matches
 from lgc_ros.viz import draw_two_view, write_image
 
-ROOM, FRAMES = 4, 200
-FIRST, SECOND = 20, 50
+ROOM = 4
+RATE_HZ, SPEED_MPS = 10.0, 1.4
+NOISE = 2.0
+# Two views from which RANSAC finds no right motion, of the walk of that many frames.
+PAIR_FRAMES, PAIR, PAIR_NOISE = 200, (20, 50), 4.0
 METHODS = ("ransac", "cn")
+PICTURES = 40
+SEQUENCE, RECORDING, NODE_LOG = "sequence", "recording.mcap", "node.log"
+
+Show = Callable[[str, int, int, str], None]
+"""Told a step, how much of it is done, out of how much, and a remark."""
+STEPS = RENDER, PLAY, EVALUATE, COMPARE, REPORT = (
+    "render a walk",
+    "node answers over DDS",
+    "compare with truth",
+    "filter or not",
+    "report",
+)
 
 
-def run_demo(out: Path) -> Iterator[str]:
-    """Match the views with each method; yields lines to show, writes the views and pictures."""
-    source = SyntheticSource("walk", FRAMES, seed=ROOM, noise=4.0)
-    frame0, frame1 = source[FIRST], source[SECOND]
+@dataclass(frozen=True)
+class DemoOptions:
+    """How long the walk is, and how wide its images.
+
+    120 frames lead once around the room.
+    """
+
+    frames: int = 120
+    width: int = 640
+
+
+def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
+    """Make the sequence, run the node on it, evaluate what it says, and write the report.
+
+    Args:
+        out: folder for everything; what an earlier demonstration left there is replaced.
+        show: told how far each step is.
+
+    Raises:
+        LgcError: a step failed; the message says why.
+    """
+    load_evo()  # would be missed in the end only
+    _clear(out)
+    show(RENDER, 0, options.frames, "building a room")
+    world = World(ROOM, "room")
+    source = SyntheticSource(
+        "walk",
+        options.frames,
+        rate_hz=RATE_HZ,
+        speed_mps=SPEED_MPS,
+        camera=_camera(options.width),
+        seed=ROOM,
+        world=world,
+        noise=NOISE,
+    )
+    bag = out / SEQUENCE
+    write_bag(source, bag, progress=lambda frames: _counted(frames, options.frames, show))
+
+    def live_progress(run: LiveRun) -> None:
+        said = {"status": "", "inliers": "0", "dropped": "0"} | run.diagnostics
+        show(
+            PLAY,
+            run.answered,
+            options.frames,
+            f"{said['status']} · {said['inliers']} inliers · {said['dropped']} dropped",
+        )
+
+    show(PLAY, 0, options.frames, "starting the node")
+    live_options = LiveOptions(
+        IMAGE_TOPIC,
+        INFO_TOPIC,
+        {"base_frame": CAMERA_FRAME},
+        picture_every=max(1, options.frames // PICTURES),
+    )
+    recording = out / RECORDING
+    live = run_live(bag, recording, out / NODE_LOG, live_options, live_progress)
+    show(EVALUATE, 0, 1, "")
+    estimate = read_track(f"{recording}:{ODOMETRY}")
+    write_tum(out / "trajectory_tum.txt", estimate)
+    errors = evaluate_track(estimate, read_track(f"{bag}:{GROUND_TRUTH_TOPIC}"))
+    cloud = landmark_cloud(bag, IMAGE_TOPIC, recording, INLIERS, source.camera, errors)
+    show(EVALUATE, 1, 1, f"ATE {100 * errors.ate_rmse_m:.1f} cm")
+
+    contestants = []
+    for index, method in enumerate(METHODS):
+        show(COMPARE, index, len(METHODS), method)
+        contestants.append(_compare(method, world))
+        write_image(out / f"matches_{method}.jpg", contestants[-1].picture)
+    show(COMPARE, len(METHODS), len(METHODS), "")
+
+    show(REPORT, 0, 1, "")
+    report = Report(options.frames, live, errors, *cloud, contestants)
+    write_report(out, report)
+    (out / "metrics.json").write_text(json.dumps(report.metrics(), indent=2) + "\n")
+    show(REPORT, 1, 1, "")
+    return report
+
+
+def _clear(out: Path) -> None:
+    """Remove what a demonstration writes first, and refuses to overwrite."""
+    shutil.rmtree(out / SEQUENCE, ignore_errors=True)
+    shutil.rmtree(out / f"{RECORDING}.part", ignore_errors=True)
+    (out / RECORDING).unlink(missing_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def _camera(width: int) -> Camera:
+    """The default camera with other pixels."""
+    camera = default_camera()
+    scale = width / camera.width
+    K = scale * camera.K
+    # Integer coordinates are pixel centres: the corner of the image is what stays.
+    K[:2, 2] += (scale - 1) / 2
+    K[2, 2] = 1
+    return Camera.from_K(K, width, round(scale * camera.height))
+
+
+def _counted(frames: Iterable[Frame], total: int, show: Show) -> Iterable[Frame]:
+    for done, frame in enumerate(frames, start=1):
+        yield frame
+        show(RENDER, done, total, "")
+
+
+def _compare(method: str, world: World) -> Contestant:
+    """What a method makes of two views that are far apart."""
+    source = SyntheticSource("walk", PAIR_FRAMES, seed=ROOM, world=world, noise=PAIR_NOISE)
+    frame0, frame1 = (source[k] for k in PAIR)
     T_10 = np.linalg.inv(frame1.T_wc) @ frame0.T_wc
     true_pose = T_10[:3, :3], T_10[:3, 3]
-    out.mkdir(parents=True, exist_ok=True)
-    frame0.camera.to_yaml(out / "camera.yaml")
-    np.savetxt(out / "T_10.txt", T_10)
-    write_image(out / "image0.png", frame0.image)
-    write_image(out / "image1.png", frame1.image)
-    pictures = []
-    for method in METHODS:
-        pipeline = TwoViewPipeline(method)
-        result = pipeline(frame0.image, frame1.image, frame0.camera, frame1.camera)
-        right = right_matches(result.correspondences, *true_pose)
-        line = (
-            f"{method}: {result.inliers.sum()} inliers, "
-            f"{(result.inliers & right).sum()} of them right, "
-            f"pose error {score_result(result, *true_pose).error_deg:.2f} degrees"
-        )
-        pictures.append(draw_two_view(frame0.image, frame1.image, result, true_pose, [line]))
-        yield line
-    yield f"({len(right)} matches, {right.sum()} of them right)"
-    write_image(out / "demo.jpg", np.vstack(pictures))
-    yield f"Look at {out / 'demo.jpg'}. The same by hand:"
-    yield (
-        f"lgc match {out / 'image0.png'} {out / 'image1.png'} --camera {out / 'camera.yaml'} "
-        f"--gt {out / 'T_10.txt'} --out matches.png"
+    result = TwoViewPipeline(method)(frame0.image, frame1.image, frame0.camera, frame1.camera)
+    right = right_matches(result.correspondences, *true_pose)
+    picture = draw_two_view(frame0.image, frame1.image, result, true_pose)
+    return Contestant(
+        method,
+        cv2.resize(picture, None, fx=0.9, fy=0.9, interpolation=cv2.INTER_AREA),
+        len(right),
+        int(right.sum()),
+        int(result.inliers.sum()),
+        int((result.inliers & right).sum()),
+        score_result(result, *true_pose).error_deg,
     )

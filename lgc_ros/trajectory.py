@@ -172,7 +172,7 @@ def evaluate_track(estimate: PoseTrack, truth: PoseTrack, align: str = "sim3") -
     """
     if align not in ALIGNMENTS:
         raise ConfigError(f"unknown alignment {align!r}: use one of {', '.join(ALIGNMENTS)}")
-    metrics, GeometryException = _evo()
+    metrics, GeometryException = load_evo()
     estimate, truth = associate(estimate, truth)
     if len(estimate) < MIN_POSES:
         raise SourceError(f"{len(estimate)} poses are too few to evaluate a trajectory")
@@ -255,7 +255,8 @@ def _evo_trajectory(track: PoseTrack):
     return PoseTrajectory3D(poses_se3=poses, timestamps=seconds)
 
 
-def _evo():
+def load_evo():
+    """The parts of evo that are used, or an error that says how to get it."""
     try:
         from evo.core import metrics
         from evo.core.geometry import GeometryException

@@ -169,15 +169,6 @@ def test_doctor_finds_this_installation_sound(lgc):
     assert "All that is required works" in said
 
 
-def test_demo_shows_that_the_filter_pays(lgc, tmp_path):
-    code, said = lgc("demo", "--out", tmp_path)
-    assert code == 0
-    errors = dict(re.findall(r"([\w-]+): \d+ inliers, .*?error ([\d.]+) deg", said))
-    assert float(errors["cn"]) < 3
-    assert float(errors["ransac"]) > float(errors["cn"])
-    assert (tmp_path / "demo.jpg").is_file()
-
-
 def test_bench_times_every_stage_of_every_method(lgc, tmp_path):
     code, said = lgc("bench", "--rounds", 1, "--json", tmp_path / "bench.json")
     assert code == 0

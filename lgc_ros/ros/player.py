@@ -34,9 +34,20 @@ DEPTH = 100
 # What was published last must still reach its readers.
 ACKNOWLEDGED_S = 10.0
 # An answer that takes longer is not waited for.
-ANSWER_S = 10.0
+ANSWER_S = 20.0
 
-Progress = Callable[[float, float], None]
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """A message that was just published, and how far the bag is, in its own seconds."""
+
+    topic: str
+    data: bytes
+    done_s: float
+    total_s: float
+
+
+Progress = Callable[[Played], None]
 
 
 @dataclass(frozen=True)
@@ -73,12 +84,12 @@ def play(
     session: Session,
     bag: Path,
     options: PlayOptions,
-    progress: Progress = lambda done_s, total_s: None,
+    progress: Progress = lambda played: None,
 ) -> Counter[str]:
     """Play a bag to its end, or until the session is to stop.
 
     Args:
-        progress: called with seconds of the bag, done and in all.
+        progress: called after each message.
 
     Returns:
         Number of messages published by topic.
@@ -177,7 +188,7 @@ class _Player:
             name = self._name(connection)
             self._publishers[name].publish(bytes(data))
             self._counts[name] += 1
-            progress((log_ns - self._start_ns) * 1e-9, total_s)
+            progress(Played(name, data, (log_ns - self._start_ns) * 1e-9, total_s))
         if self._answers:
             self._answers.await_last()
         self._keep_time(begin_s, begin_s + total_s / self._options.rate)

@@ -57,7 +57,7 @@ def record(
     Raises:
         LgcError: the file cannot be written.
     """
-    with _writer(out) as writer:
+    with bag_writer(out) as writer:
         recorder = Recorder(session, writer, options)
         while not (session.stopping.is_set() or recorder.is_over):
             recorder.discover()
@@ -68,11 +68,21 @@ def record(
 
 
 class Recorder:
-    """Subscribes to topics when their publishers appear, and writes what they say."""
+    """Subscribes to topics when their publishers appear, and writes what they say.
 
-    def __init__(self, session: Session, writer: Writer, options: RecordOptions):
+    Args:
+        heard: called with the topic and the bytes of each message.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        writer: Writer,
+        options: RecordOptions,
+        heard: Callable[[str, bytes], None] = lambda topic, data: None,
+    ):
         self._session, self._node = session, session.node
-        self._writer, self._options = writer, options
+        self._writer, self._options, self._heard = writer, options, heard
         self._wanted = {self._node.resolve_topic_name(topic) for topic in options.topics}
         self._seen: set[str] = set()
         self.counts = Counter(dict.fromkeys(sorted(self._wanted), 0))
@@ -86,14 +96,15 @@ class Recorder:
             options.duration_s is not None and now_s - self._started_s >= options.duration_s
         ) or (options.idle_s is not None and now_s - self._heard_s >= options.idle_s)
 
-    def discover(self) -> None:
-        """Subscribe to what has come to be published."""
+    def discover(self) -> bool:
+        """Subscribe to what has come to be published; whether all that is wanted now is."""
         for topic, kinds in self._node.get_topic_names_and_types():
             hidden = any(part.startswith("_") for part in topic.split("/"))
             wanted = topic in self._wanted or not (self._wanted or hidden)
             if topic not in self._seen and wanted and self._node.count_publishers(topic):
                 self._seen.add(topic)
                 self._subscribe(topic, kinds[0])
+        return self._wanted <= self._seen
 
     def drain(self) -> None:
         """Write what has arrived already."""
@@ -120,6 +131,7 @@ class Recorder:
             self._heard_s = time.monotonic()
             self._writer.write(connection, time.time_ns(), data)
             self.counts[topic] += 1
+            self._heard(topic, data)
 
         qos = requested_qos(profiles, DEPTH)
         self._node.create_subscription(message, topic, write, qos, raw=True)
@@ -127,7 +139,7 @@ class Recorder:
 
 
 @contextmanager
-def _writer(out: Path) -> Iterator[Writer]:
+def bag_writer(out: Path) -> Iterator[Writer]:
     """A writer whose bag gets its index whatever happens.
 
     A single file is recorded in a folder `OUT.mcap.part` and has its name once it is whole; what

@@ -28,10 +28,12 @@ class Session:
 
     Attributes:
         stopping: set by a signal, or by whoever wants the command to end.
+        check: called while waiting, to raise an error when waiting has become futile.
     """
 
     def __init__(self, node: Node, executor: SingleThreadedExecutor, stopping: threading.Event):
         self.node, self.stopping = node, stopping
+        self.check: Callable[[], None] = lambda: None
         self._executor = executor
 
     def spin_for(self, seconds: float) -> None:
@@ -42,6 +44,7 @@ class Session:
     def spin_until(self, done: Callable[[], bool], until_s: float = float("inf")) -> bool:
         """Answer callbacks until `done`; False if the session is to stop, or `until_s` passed."""
         while not done():
+            self.check()
             left_s = until_s - time.monotonic()
             if self.stopping.is_set() or left_s <= 0:
                 return False

@@ -4,9 +4,7 @@ Everything waits for what it needs, with a deadline that only a hanging node mee
 """
 
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,23 +18,12 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CameraInfo, Image
 
+from lgc_ros.ros.live import free_domain
+
 DEADLINE_S = 180.0
 REPEAT_S = 20.0
 OPTIONS = {"method": "poselib+ratio", "max_keypoints": 500}
 FRAME = "camera_optical"
-
-
-def free_domain() -> int:
-    """A domain in which nobody takes part: the port of its first participant is free."""
-    candidates = random.SystemRandom().sample(range(1, 100), 99)
-    for domain in candidates:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.bind(("127.0.0.1", 7410 + 250 * domain))
-            except OSError:
-                continue
-            return domain
-    raise RuntimeError("no free ROS domain")
 
 
 class Robot:

@@ -1,0 +1,241 @@
+"""A bag through the real node: played over DDS, answered by another process, and recorded."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cv2
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.serialization import deserialize_message
+from sensor_msgs.msg import Image
+
+from lgc_ros.errors import LgcError
+from lgc_ros.image_encoding import image_from_message
+from lgc_ros.ros.messages import stamp_ns
+from lgc_ros.ros.player import Played, PlayOptions, play
+from lgc_ros.ros.recorder import Recorder, RecordOptions, bag_writer
+from lgc_ros.ros.session import Session, session
+from lgc_ros.ros.topics import raw_stamp_ns
+
+NODE = "lgc_odometry"
+ODOMETRY, INLIERS = f"/{NODE}/odometry", f"/{NODE}/inliers"
+PICTURES, DIAGNOSTICS = f"/{NODE}/matches_image", "/diagnostics"
+RECORDED = (ODOMETRY, f"/{NODE}/relative_pose", INLIERS, DIAGNOSTICS)
+
+# Long enough for a busy machine to load torch.
+START_S = 180.0
+END_S = 20.0
+# So many images without an answer are not a coincidence.
+MAX_UNANSWERED = 3
+LOG_LINES = 12
+JPEG_QUALITY = 78
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """How the bag is played to the node.
+
+    Attributes:
+        image_topic, info_topic: of the bag.
+        parameters: of the node, by name.
+        picture_every: keep the node's picture of every so manieth frame.
+    """
+
+    image_topic: str
+    info_topic: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    picture_every: int = 5
+
+
+@dataclass
+class LiveRun:
+    """What happened, while it happens and after.
+
+    Attributes:
+        played, answered: number of images published, and of poses that came back.
+        latency_ms: from publishing an image to receiving its pose, by stamp in nanoseconds.
+        pictures: the node's pictures of its matches as JPEG, by stamp.
+        diagnostics: values of the node's last report, and `message`, its summary.
+        seconds: from the first image to the last pose.
+        domain: of ROS, private to this run.
+    """
+
+    domain: int
+    played: int = 0
+    answered: int = 0
+    latency_ms: dict[int, float] = field(default_factory=dict)
+    pictures: dict[int, bytes] = field(default_factory=dict)
+    diagnostics: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def run_live(
+    bag: Path,
+    recording: Path,
+    log: Path,
+    options: LiveOptions,
+    progress: Callable[[LiveRun], None] = lambda run: None,
+) -> LiveRun:
+    """Play a bag to a node that runs in a process of its own, as fast as it answers.
+
+    Args:
+        bag: to play.
+        recording: new .mcap file for what the node publishes.
+        log: file for what the node says.
+        progress: called after each message of the node.
+
+    Raises:
+        LgcError: the node ended or stays silent; the message says what it said.
+    """
+    run = LiveRun(free_domain())
+    with (
+        _this_machine_only(),
+        _node(run.domain, log, options) as process,
+        session("lgc_live", run.domain) as ros,
+        bag_writer(recording) as writer,
+    ):
+        ros.check = lambda: _check_alive(process, log)
+        listener = _Listener(run, options, progress)
+        recorder = Recorder(ros, writer, RecordOptions(RECORDED), listener.on_message)
+        ros.node.create_subscription(Image, PICTURES, listener.on_picture, 10)
+        if not ros.spin_until(recorder.discover, time.monotonic() + START_S):
+            _check_interrupted(ros)
+            raise LgcError(f"the node did not start within {START_S:g} s; it said:\n{_tail(log)}")
+        start_s = time.monotonic()
+        playing = PlayOptions(
+            reliable=True,
+            topics=(options.image_topic, options.info_topic),
+            wait_for=(options.image_topic, options.info_topic),
+            in_step_with=ODOMETRY,
+        )
+        play(ros, bag, playing, listener.on_played)
+        recorder.drain()
+        run.seconds = time.monotonic() - start_s
+        _check_interrupted(ros)
+    if not run.answered:
+        raise LgcError(f"the node answered no image; it said: {run.diagnostics.get('message')}")
+    return run
+
+
+class _Listener:
+    """Keeps account of what is sent and what comes back."""
+
+    def __init__(
+        self, run: LiveRun, options: LiveOptions, progress: Callable[[LiveRun], None]
+    ) -> None:
+        self._run, self._options, self._progress = run, options, progress
+        self._sent_s: dict[int, float] = {}
+        self._pictures = 0
+
+    def on_played(self, played: Played) -> None:
+        if played.topic != self._options.image_topic:
+            return
+        run = self._run
+        self._sent_s[raw_stamp_ns(played.data)] = time.monotonic()
+        run.played += 1
+        if run.played - run.answered > MAX_UNANSWERED:
+            raise LgcError(
+                f"the node answered {run.answered} of {run.played} images; it said: "
+                f"{run.diagnostics.get('message', 'nothing')}"
+            )
+
+    def on_message(self, topic: str, data: bytes) -> None:
+        run = self._run
+        if topic == ODOMETRY:
+            stamp = raw_stamp_ns(data)
+            run.answered += 1
+            run.latency_ms[stamp] = 1e3 * (time.monotonic() - self._sent_s[stamp])
+        elif topic == DIAGNOSTICS:
+            status = deserialize_message(data, DiagnosticArray).status[0]
+            run.diagnostics = {value.key: value.value for value in status.values}
+            run.diagnostics["message"] = status.message
+        self._progress(run)
+
+    def on_picture(self, message: Image) -> None:
+        if self._pictures % self._options.picture_every == 0:
+            quality = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]
+            _, data = cv2.imencode(".jpg", image_from_message(message), quality)
+            self._run.pictures[stamp_ns(message.header.stamp)] = data.tobytes()
+        self._pictures += 1
+
+
+def free_domain() -> int:
+    """A domain in which nobody takes part: the port of its first participant is free."""
+    for domain in random.SystemRandom().sample(range(1, 100), 99):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind(("127.0.0.1", 7410 + 250 * domain))
+            except OSError:
+                continue
+            return domain
+    raise LgcError("all ROS domains of this machine are in use: end some ROS processes")
+
+
+@contextmanager
+def _this_machine_only() -> Iterator[None]:
+    name, value = "ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST"
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+@contextmanager
+def _node(domain: int, log: Path, options: LiveOptions) -> Iterator[subprocess.Popen]:
+    """The node in its own process, which is asked to end, and made to if it does not."""
+    reliable = {
+        f"qos_overrides.{topic}.subscription.reliability": "reliable"
+        for topic in (options.image_topic, options.info_topic)
+    }
+    command = [sys.executable, "-m", "lgc_ros.ros.odometry_node", "--ros-args"]
+    command += ["-r", f"image:={options.image_topic}", "-r", f"camera_info:={options.info_topic}"]
+    for name, value in (reliable | dict(options.parameters)).items():
+        command += ["-p", f"{name}:={value}"]
+    environment = os.environ | {"ROS_DOMAIN_ID": str(domain)}
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for who started it, and ends both in order
+        )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _check_alive(process: subprocess.Popen, log: Path) -> None:
+    code = process.poll()
+    if code is not None:
+        raise LgcError(f"the node ended with code {code}; its last words were:\n{_tail(log)}")
+
+
+def _check_interrupted(ros: Session) -> None:
+    if ros.stopping.is_set():
+        raise LgcError("interrupted")
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(encoding="utf-8").splitlines()[-LOG_LINES:]) or "(nothing)"

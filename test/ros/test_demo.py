@@ -1,0 +1,89 @@
+"""The demonstration, short: real node, real DDS, and a report that needs nothing but a browser."""
+
+import json
+import re
+import sys
+
+import pytest
+
+pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
+pytest.importorskip("evo", reason="evo is not installed: trajectories are not evaluated")
+
+from lgc_ros.camera import Camera
+from lgc_ros.cli import main
+from lgc_ros.errors import LgcError
+from lgc_ros.ros import player
+from lgc_ros.ros.live import LiveOptions, run_live
+from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
+from lgc_ros.sources.synthetic import SyntheticSource
+from lgc_ros.trajectory import read_track
+
+FRAMES = 12
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """The folder that `lgc demo` leaves behind."""
+    out = tmp_path_factory.mktemp("demo")
+    words = "demo", "--out", str(out), "--frames", str(FRAMES), "--width", "320"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["lgc", *words])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    assert not stopped.value.code
+    return out
+
+
+def test_every_image_is_answered_and_the_way_is_right(demo):
+    metrics = json.loads((demo / "metrics.json").read_text())
+    assert (metrics["frames"], metrics["answered"], metrics["dropped"]) == (FRAMES, FRAMES, 0)
+    assert metrics["ate_rmse_m"] < 0.1 * metrics["path_m"]
+    assert metrics["latency_ms"]["median"] > 0
+    assert len(read_track(demo / "trajectory_tum.txt")) == FRAMES
+
+
+def test_the_filter_finds_a_motion_that_ransac_does_not(demo):
+    error_deg = json.loads((demo / "metrics.json").read_text())["pair_error_deg"]
+    assert error_deg["cn"] < 3
+    assert error_deg["ransac"] > 10
+
+
+def test_the_report_needs_no_other_file_and_no_network(demo):
+    page = (demo / "report.html").read_text()
+    assert re.findall(r'(?:src|href)="(?!data:image/jpeg;base64,)', page) == []
+    assert set(re.findall(r"https?://[^\"' ]*", page)) == {"http://www.w3.org/2000/svg"}
+    assert "url(" not in page
+    assert "@import" not in page
+    assert re.findall(r"\$[a-z]\w*", page) == []
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    content = json.loads(data[1])
+    assert len(content["frames"]) == FRAMES
+    assert content["cloud"]["points"]
+
+
+def test_pictures_and_recordings_lie_beside_the_report(demo):
+    for name in ("trajectory.svg", "latency.svg", "matches.jpg", "matches_cn.jpg", "inliers.ply"):
+        assert (demo / name).stat().st_size > 1000, name
+    assert len(read_track(f"{demo / 'recording.mcap'}:/lgc_odometry/odometry")) == FRAMES
+    assert len(read_track(f"{demo / 'sequence'}:/ground_truth")) == FRAMES
+
+
+@pytest.fixture(scope="module")
+def bag(tmp_path_factory):
+    K = [[131.0, 0, 79.5], [0, 131.0, 59.5], [0, 0, 1]]
+    path = tmp_path_factory.mktemp("bag") / "walk"
+    write_bag(SyntheticSource("walk", 8, camera=Camera.from_K(K, 160, 120)), path)
+    return path
+
+
+def test_a_node_that_ends_is_quoted(bag, tmp_path):
+    options = LiveOptions(IMAGE_TOPIC, INFO_TOPIC, {"profile": "nonsense"})
+    with pytest.raises(LgcError, match=r"(?s)the node ended with code 1.*nonsense"):
+        run_live(bag, tmp_path / "out.mcap", tmp_path / "node.log", options)
+
+
+def test_a_silent_node_is_asked_why(bag, tmp_path, monkeypatch):
+    monkeypatch.setattr(player, "ANSWER_S", 2.0)
+    options = LiveOptions(IMAGE_TOPIC, INFO_TOPIC, {"base_frame": "wheels"})
+    with pytest.raises(LgcError, match=rf"answered 0 of \d images; it said: .*{CAMERA_FRAME}"):
+        run_live(bag, tmp_path / "out.mcap", tmp_path / "node.log", options)
