@@ -109,4 +109,5 @@ def turn_back(features: Features, turns: int, size: tuple[int, int]) -> Features
         x, y = width - 1 - x, height - 1 - y
     elif turns == 3:
         x, y = y, height - 1 - x
-    return replace(features, points=np.column_stack([x, y]))
+    angles = (features.angles + 90 * turns) % 360
+    return replace(features, points=np.column_stack([x, y]), angles=angles)

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from scenes import random_scene
 
+from lgc_ros.camera import Camera
 from lgc_ros.errors import DatasetError
 from lgc_ros.features import make_extractor
+from lgc_ros.matching import correspond, match
 from lgc_ros.pairs import Pair, format_pair, read_pairs, turn_back
+from lgc_ros.sources.synthetic import SyntheticSource
 
 
 def some_pair(seed=0, line=1):
@@ -76,3 +79,16 @@ def test_keypoints_of_a_turned_image_return_to_where_they_are(turns):
     found = make_extractor("sift", 1)(np.ascontiguousarray(np.rot90(image, turns)))
     points = turn_back(found, turns, (200, 120)).points
     assert np.median(points, axis=0) == pytest.approx([150, 40], abs=2)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+def test_keypoints_of_a_turned_image_point_where_they_point_in_the_image(turns):
+    image = SyntheticSource("walk", 2)[0].image
+    extract = make_extractor("sift", 500)
+    size = image.shape[1], image.shape[0]
+    back = turn_back(extract(np.ascontiguousarray(np.rot90(image, turns))), turns, size)
+    camera = Camera.from_K(np.diag([500.0, 500, 1]), *size)
+    found = correspond(extract(image), back, match(extract(image), back), camera, camera)
+    same = found.subset(np.linalg.norm(found.p0 - found.p1, axis=1) < 1)
+    assert len(same) > 100
+    assert np.degrees(np.median(np.abs(np.angle(np.exp(1j * same.roll))))) < 2
