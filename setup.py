@@ -26,7 +26,7 @@ EXTRAS = {
     "features": HDF5,
     "bags": ["rosbags>=0.11"],
     "onnx": ["onnx>=1.15", "onnxruntime>=1.17"],
-    "openvino": ["openvino>=2024.0"],
+    "openvino": ["onnx>=1.15", "openvino>=2024.0"],
     "eval": [*PLOT, "evo>=1.30"],
     "training": [
         *HDF5,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lgc_ros.checkpoint import load_checkpoint
+from lgc_ros.checkpoint import ModelInfo, load_checkpoint
 from lgc_ros.errors import CheckpointError, LgcError
 from lgc_ros.network import COORDINATES, CorrespondenceNetwork, Perceptron
+
+if TYPE_CHECKING:
+    import onnx
 
 OPSET = 17
 
@@ -19,25 +23,33 @@ def export_onnx(model: str | Path, path: Path) -> None:
     N is free. Coordinates are normalized; side channels, their order and the keeping threshold
     are in the file's metadata.
     """
+    exported = onnx_model(*load_checkpoint(model))
+    import onnx
+
+    onnx.checker.check_model(exported, full_check=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(exported, str(path))
+
+
+def onnx_model(network: CorrespondenceNetwork, info: ModelInfo) -> onnx.ModelProto:
+    """The network as an ONNX model; see :func:`export_onnx`."""
     try:
         import onnx
     except ImportError as error:
         raise LgcError("exporting needs the onnx package: pip install 'lgc_ros[onnx]'") from error
-    network, info = load_checkpoint(model)
     if info.network.context != "cn" or info.network.head != "weights":
         raise CheckpointError(
             f"model {info.name!r} has context {info.network.context!r} and head "
             f"{info.network.head!r}: only models with context 'cn' and head 'weights' are exported"
         )
-    graph = _graph(network, onnx)
-    exported = onnx.helper.make_model(
-        graph,
+    model = onnx.helper.make_model(
+        _graph(network, onnx),
         opset_imports=[onnx.helper.make_opsetid("", OPSET)],
         ir_version=8,
         producer_name="lgc_ros",
     )
     onnx.helper.set_model_props(
-        exported,
+        model,
         {
             "name": info.name,
             "features": info.features,
@@ -45,13 +57,15 @@ def export_onnx(model: str | Path, path: Path) -> None:
             "keep_above": repr(info.keep_above),
         },
     )
-    onnx.checker.check_model(exported, full_check=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(exported, str(path))
+    return model
 
 
-def _graph(network: CorrespondenceNetwork, onnx):
-    """The network written out operation by operation."""
+def _graph(network: CorrespondenceNetwork, onnx) -> onnx.GraphProto:
+    """The network with activations (1, channels, N).
+
+    That is the layout of Instance Normalization, which is Context Normalization by another name
+    and which runtimes have a kernel for. Biases before it would have no effect and are left out.
+    """
     nodes, constants = [], []
 
     def constant(name: str, value) -> str:
@@ -64,32 +78,31 @@ def _graph(network: CorrespondenceNetwork, onnx):
         return output
 
     def linear(x: str, layer, name: str) -> str:
-        weight = constant(f"{name}.weight", layer.weight)
-        bias = constant(f"{name}.bias", layer.bias)
-        return node("Gemm", [x, weight, bias], name, transB=1)
+        product = node("MatMul", [constant(f"{name}.weight", layer.weight), x], f"{name}.product")
+        return node("Add", [product, constant(f"{name}.bias", layer.bias[:, None])], name)
 
     def perceptron(x: str, layer: Perceptron, name: str) -> str:
-        x = linear(x, layer.linear, f"{name}.linear")
-        mean = node("ReduceMean", [x], f"{name}.mean", axes=[0], keepdims=1)
-        centred = node("Sub", [x, mean], f"{name}.centred")
-        squared = node("Mul", [centred, centred], f"{name}.squared")
-        variance = node("ReduceMean", [squared], f"{name}.variance", axes=[0], keepdims=1)
-        epsilon = constant(f"{name}.epsilon", np.float32(layer.norm.eps))
-        shifted = node("Add", [variance, epsilon], f"{name}.shifted")
-        deviation = node("Sqrt", [shifted], f"{name}.deviation")
+        weight = constant(f"{name}.weight", layer.linear.weight)
         scale = constant(f"{name}.scale", layer.norm.weight)
-        gain = node("Div", [scale, deviation], f"{name}.gain")
-        scaled = node("Mul", [centred, gain], f"{name}.scaled")
         offset = constant(f"{name}.offset", layer.norm.bias)
-        return node("Relu", [node("Add", [scaled, offset], f"{name}.normalized")], name)
+        product = node("MatMul", [weight, x], f"{name}.product")
+        normalized = node(
+            "InstanceNormalization",
+            [product, scale, offset],
+            f"{name}.normalized",
+            epsilon=layer.norm.eps,
+        )
+        return node("Relu", [normalized], name)
 
-    x = linear("matches", network.input, "input")
+    columns = node("Transpose", ["matches"], "columns", perm=[1, 0])
+    x = node("Unsqueeze", [columns, constant("first_axis", np.array([0]))], "pair")
+    x = linear(x, network.input, "input")
     for index, block in enumerate(network.body):
         inner = perceptron(x, block.first, f"block{index}.first")
         inner = perceptron(inner, block.second, f"block{index}.second")
         x = node("Add", [x, inner], f"block{index}")
-    column = linear(x, network.output, "output")
-    node("Squeeze", [column, constant("last_axis", np.array([1]))], "logits")
+    row = linear(x, network.output, "output")
+    node("Squeeze", [row, constant("both_axes", np.array([0, 1]))], "logits")
 
     real = onnx.TensorProto.FLOAT
     channels = COORDINATES + network.config.side

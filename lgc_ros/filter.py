@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from lgc_ros.checkpoint import load_checkpoint
-from lgc_ros.errors import CheckpointError, ConfigError
+from lgc_ros.engines import make_engine
+from lgc_ros.errors import CheckpointError
 from lgc_ros.matching import Correspondences
+from lgc_ros.network import COORDINATES
 from lgc_ros.side import network_inputs
 
-log = logging.getLogger(__name__)
-
-ENGINES = ("torch",)
 WARM_UP_MATCHES = 2000
 
 
@@ -42,23 +39,28 @@ class CorrespondenceFilter:
         model: name of a shipped model or path of a model file.
         device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. A GPU that is
             not there is replaced by the CPU, with a warning in the log.
-        engine: what runs the network; ``torch``.
+        engine: what runs the network, of :data:`lgc_ros.engines.ENGINES`; ``auto`` is the fastest
+            that is installed.
+
+    Attributes:
+        info: what the model file says.
+        engine: name of what runs the network.
+        device: where it does.
     """
 
     def __init__(
-        self, model: str | Path = "sift", device: str = "auto", engine: str = "torch"
+        self, model: str | Path = "sift", device: str = "auto", engine: str = "auto"
     ) -> None:
-        if engine not in ENGINES:
-            raise ConfigError(f"unknown engine {engine!r}: use one of {', '.join(ENGINES)}")
-        self.engine, self.device = engine, choose_device(device)
         network, self.info = load_checkpoint(model)
         if self.info.network.head != "weights":
             raise CheckpointError(
                 f"model {self.info.name!r} predicts a pose directly and cannot score matches: "
                 "choose a model with head 'weights'"
             )
-        self._network = network.to(self.device)
-        self._run(np.zeros((WARM_UP_MATCHES, 4 + self.info.network.side), np.float32))
+        chosen = make_engine(engine, network, self.info, device)
+        self.engine, self.device, self._run = chosen.name, chosen.device, chosen.run
+        channels = COORDINATES + self.info.network.side
+        self._run(np.zeros((WARM_UP_MATCHES, channels), np.float32))
 
     def check_features(self, kind: str) -> None:
         """Refuse keypoints of another kind than the model was trained on."""
@@ -74,35 +76,10 @@ class CorrespondenceFilter:
             nothing = np.empty(0)
             return FilterResult(nothing, nothing, np.empty(0, bool))
         c = correspondences
-        logits = self._run(network_inputs(c.x0, c.x1, c, self.info.side))
+        rows = network_inputs(c.x0, c.x1, c, self.info.side)
+        logits = self._run(rows).astype(np.float64)
         return FilterResult(
             logits=logits,
             weights=np.tanh(np.maximum(logits, 0)),
             kept=logits > self.info.keep_above,
         )
-
-    def _run(self, inputs: np.ndarray) -> np.ndarray:
-        half = self.device.type == "cuda"
-        with torch.inference_mode(), torch.autocast(self.device.type, torch.float16, half):
-            output = self._network(torch.from_numpy(inputs)[None].to(self.device))
-        return output[0].double().cpu().numpy()
-
-
-def choose_device(name: str) -> torch.device:
-    """The torch device of a name; see :class:`CorrespondenceFilter`."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name == "cpu":
-        return torch.device("cpu")
-    kind, _, index = name.partition(":")
-    if kind != "cuda" or (index and not index.isdigit()) or name.endswith(":"):
-        raise ConfigError(f"unknown device {name!r}: use auto, cpu, cuda or cuda:N")
-    available = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if int(index or 0) >= available:
-        log.warning(
-            "device %s asked for, but torch sees %d CUDA device(s); running on the CPU",
-            name,
-            available,
-        )
-        return torch.device("cpu")
-    return torch.device(name)

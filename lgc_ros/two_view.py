@@ -100,6 +100,7 @@ class TwoViewPipeline:
         model: filter model, by name or path; by default the shipped one for these features.
         device: where the filter runs: auto, cpu, cuda or cuda:N.
         options: threshold, confidence, iterations and seed of the estimator.
+        engine: what runs the filter, see :mod:`lgc_ros.engines`.
     """
 
     def __init__(
@@ -110,9 +111,10 @@ class TwoViewPipeline:
         model: str | Path | None = None,
         device: str = "auto",
         options: EstimatorOptions | None = None,
+        engine: str = "auto",
     ) -> None:
         self.extract = make_extractor(features, max_keypoints)
-        self.decide = Decider(method, features, model, device, options)
+        self.decide = Decider(method, features, model, device, options, engine)
 
     def __call__(
         self, image0: np.ndarray, image1: np.ndarray, camera0: Camera, camera1: Camera
@@ -139,12 +141,14 @@ class Decider:
         model: str | Path | None = None,
         device: str = "auto",
         options: EstimatorOptions | None = None,
+        engine: str = "auto",
     ) -> None:
         self.method = parse_method(method)
         self.options = options or EstimatorOptions()
         self.filter = None
         if self.method.filter:
-            self.filter = CorrespondenceFilter(model or default_model(features), device)
+            model = model or default_model(features)
+            self.filter = CorrespondenceFilter(model, device, engine)
             self.filter.check_features(features)
 
     def __call__(self, correspondences: Correspondences) -> TwoViewResult:

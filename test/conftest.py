@@ -19,7 +19,7 @@ def walk():
     return SyntheticSource("walk", 60, noise=2.0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def data_dir():
     """Folder with real data sets, as the environment variable LGC_DATA_DIR says."""
     path = os.environ.get("LGC_DATA_DIR")

@@ -1,7 +1,5 @@
 """The filter scores matches with a trained model, on the device it is given."""
 
-import logging
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,7 @@ from scenes import as_correspondences, random_scene
 
 from lgc_ros.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.errors import CheckpointError, ConfigError
-from lgc_ros.filter import CorrespondenceFilter, choose_device
+from lgc_ros.filter import CorrespondenceFilter
 from lgc_ros.network import CorrespondenceNetwork, NetworkConfig
 from lgc_ros.side import network_inputs
 
@@ -41,8 +39,8 @@ def test_scores_are_those_of_the_network(sift_filter):
     with torch.inference_mode():
         expected = network(torch.from_numpy(inputs)[None])[0].double().numpy()
     result = sift_filter(matches)
-    assert result.logits == pytest.approx(expected, abs=1e-5)
-    assert result.weights == pytest.approx(np.tanh(np.maximum(expected, 0)), abs=1e-5)
+    assert result.logits == pytest.approx(expected, abs=1e-4)
+    assert result.weights == pytest.approx(np.tanh(np.maximum(expected, 0)), abs=1e-4)
     assert np.array_equal(result.kept, result.logits > info.keep_above)
 
 
@@ -65,21 +63,8 @@ def test_a_model_that_predicts_poses_cannot_filter(tmp_path):
         CorrespondenceFilter(path)
 
 
-def test_an_unknown_engine_or_device_is_refused():
+def test_the_engine_can_be_chosen():
+    chosen = CorrespondenceFilter("sift", device="cpu", engine="torch")
+    assert (chosen.engine, chosen.device) == ("torch", "cpu")
     with pytest.raises(ConfigError, match="unknown engine"):
         CorrespondenceFilter("sift", engine="abacus")
-    for device in ("tpu", "cuda:", "cuda:x", ""):
-        with pytest.raises(ConfigError, match="unknown device"):
-            choose_device(device)
-
-
-def test_auto_takes_the_gpu_if_there_is_one():
-    expected = "cuda" if torch.cuda.is_available() else "cpu"
-    assert choose_device("auto").type == expected
-
-
-def test_a_gpu_that_is_not_there_is_replaced_by_the_cpu_and_logged(caplog):
-    with caplog.at_level(logging.WARNING):
-        assert choose_device("cuda:97").type == "cpu"
-    assert "cuda:97" in caplog.text
-    assert "CPU" in caplog.text
