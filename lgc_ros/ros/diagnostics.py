@@ -4,102 +4,24 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from rclpy.impl.rcutils_logger import RcutilsLogger
-from rclpy.qos import QoSProfile
-from rclpy.topic_endpoint_info import TopicEndpointInfo
 
 from lgc_ros.odometry import DEGENERATE, FEW_MATCHES, INITIALIZING, LOST, OdometryState
-from lgc_ros.ros.messages import stamp_ns
-from lgc_ros.ros.qos import shortcoming
 from lgc_ros.ros.scale_input import ScaleInput
+from lgc_ros.ros.topic_watch import SILENT_S, TopicWatch, never_match
 
-# A topic without a message for so long is silent.
-SILENT_S = 2.0
 # What did not happen for so long is worth a line in the log when it happens again.
 FORGET_S = 10.0
-# Stamps compared when messages of two topics do not go together.
-STAMPS = 20
 LEVELS = {
     INITIALIZING: DiagnosticStatus.WARN,
     FEW_MATCHES: DiagnosticStatus.WARN,
     LOST: DiagnosticStatus.ERROR,
 }
 SAID_OF_STATES = (FEW_MATCHES, LOST, DEGENERATE)
-
-
-class TopicWatch:
-    """What arrives on a topic, and why nothing does.
-
-    Args:
-        topic: its full name.
-        argument: the name by which it is remapped.
-        type_name: of the messages, such as sensor_msgs/msg/Image.
-        publishers: who publishes the topic now.
-    """
-
-    def __init__(
-        self,
-        topic: str,
-        argument: str,
-        type_name: str,
-        publishers: Callable[[str], Sequence[TopicEndpointInfo]],
-    ) -> None:
-        self.topic = topic
-        self.requested: QoSProfile | None = None  # known once there is a subscription
-        self.stamps_ns: deque[int] = deque(maxlen=STAMPS)
-        self.count = 0
-        self._argument = argument
-        self._type_name = type_name
-        self._publishers = publishers
-        self._heard_s = float("-inf")
-
-    def on_message(self, message: Any) -> None:
-        self.count += 1
-        self._heard_s = time.monotonic()
-        self.stamps_ns.append(stamp_ns(message.header.stamp))
-
-    def complaint(self) -> str:
-        """Why nothing arrives; empty if something does."""
-        if time.monotonic() - self._heard_s < SILENT_S:
-            return ""
-        publishers = self._publishers(self.topic)
-        if not publishers:
-            return (
-                f"nobody publishes {self.topic}: start its publisher, or name another topic with "
-                f"-r {self._argument}:=TOPIC"
-            )
-        for publisher in publishers:
-            misfit = self._misfit(publisher)
-            if misfit:
-                return misfit
-        return (
-            f"{len(publishers)} publisher(s) of {self.topic} send nothing that arrives: check the "
-            "driver and, for large images, the DDS settings"
-        )
-
-    def _misfit(self, publisher: TopicEndpointInfo) -> str:
-        """Why messages of this publisher cannot arrive; empty if they can."""
-        who = f"{publisher.node_namespace.rstrip('/')}/{publisher.node_name}"
-        if publisher.topic_type != self._type_name:
-            return (
-                f"wrong type on {self.topic}: {who} publishes {publisher.topic_type}, this node "
-                f"takes {self._type_name}; name another topic with -r {self._argument}:=TOPIC"
-            )
-        less = self.requested and shortcoming(publisher.qos_profile, self.requested)
-        if not less:
-            return ""
-        policy, offered, requested = less
-        return (
-            f"incompatible QoS on {self.topic}: in {policy}, its publisher {who} offers "
-            f"{offered} and this node requests {requested}; change the publisher, or set this "
-            f"node's parameter qos_overrides.{self.topic}.subscription.{policy} to {offered}"
-        )
 
 
 class Log:
@@ -145,13 +67,14 @@ class Monitor:
         self._fault = self._why = ""
         self._silence_said = False
         self._state: OdometryState | None = None
-        self._frames = self._faults = 0
+        self._pairs = self._frames = self._faults = 0
         self._times_ms: list[Mapping[str, float]] = []  # of the frames since the last report
         self._mean_ms: dict[str, str] = {}
         self._last_report = time.monotonic(), 0, 0
 
     def matched(self) -> None:
         """An image met its camera_info."""
+        self._pairs += 1
         self._matched_s = time.monotonic()
 
     def fault(self, message: str, details: str = "") -> None:
@@ -173,7 +96,7 @@ class Monitor:
         complaint = self.images.complaint() or self.camera_info.complaint()
         if not complaint and time.monotonic() - self._matched_s > SILENT_S:
             complaint = (
-                f"{_never_match(self.camera_info, self.images)}; let the driver stamp both "
+                f"{never_match(self.camera_info, self.images)}; let the driver stamp both "
                 "alike, or set approximate_sync to true and sync_slop_s to more than that"
             )
         return complaint or self._fault
@@ -185,7 +108,7 @@ class Monitor:
         complaint = self.scale_watch.complaint()
         if not complaint and time.monotonic() - self.scale_input.met_s > SILENT_S:
             complaint = (
-                f"{_never_match(self.scale_watch, self.images)}; let both take the time from one "
+                f"{never_match(self.scale_watch, self.images)}; let both take the time from one "
                 "clock"
             )
         complaint = complaint or self.scale_input.fault
@@ -205,6 +128,7 @@ class Monitor:
             "faults": self._faults,
             "images": self.images.count,
             "camera_infos": self.camera_info.count,
+            "pairs": self._pairs,
             **self._measurements(),
             **setup,
         }
@@ -258,14 +182,4 @@ def _too_slow(frames: int, drops: int) -> str:
     return (
         f"{drops} of {drops + frames} images dropped, the newest one is used: the machine is too "
         "slow for their rate; use the profile fast, or fewer max_keypoints"
-    )
-
-
-def _never_match(watch: TopicWatch, images: TopicWatch) -> str:
-    between_ns = min(
-        (abs(a - b) for a in tuple(watch.stamps_ns) for b in tuple(images.stamps_ns)), default=0
-    )
-    return (
-        f"the stamps of {images.topic} and {watch.topic} never match: they differ by "
-        f"{between_ns * 1e-6:.3f} ms or more"
     )

@@ -10,10 +10,11 @@ from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from lgc_ros.ros import compat
-from lgc_ros.ros.diagnostics import Monitor, TopicWatch
+from lgc_ros.ros.diagnostics import Monitor
 from lgc_ros.ros.parameters import NodeParameters
 from lgc_ros.ros.qos import OVERRIDABLE, input_qos
 from lgc_ros.ros.scale_input import ScaleInput, scale_input
+from lgc_ros.ros.topic_watch import TopicWatch
 
 OnPair = Callable[[Image | CompressedImage, CameraInfo], None]
 

@@ -19,8 +19,8 @@ REJECTED = ColorRGBA(r=0.86, g=0.16, b=0.16, a=0.5)
 KEYFRAME = ColorRGBA(r=0.2, g=0.5, b=1.0, a=0.9)
 # There are often more wrong matches than right ones: they must not hide the image.
 REJECTED_OPACITY = 0.35
-# Markers vanish by themselves when they are no longer renewed.
-LIFETIME = Duration(sec=1)
+# Markers vanish by themselves when they are no longer renewed; a slow machine has some seconds.
+LIFETIME = Duration(sec=3)
 # Sizes are shares of the median depth: without a source of scale, metres mean nothing.
 POINT_SIZE, LINE_WIDTH, KEYFRAME_SIZE = 0.008, 0.002, 0.05
 # Rejected matches have no depth: a piece of their ray is shown around the median depth.

@@ -87,7 +87,7 @@ class OdometryNode(LifecycleNode):
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         p = self._settings
         try:
-            self._tracker = self._make_tracker()
+            self._tracker = Tracker(p.odometry, p.rectified, self.get_logger())
         except LgcError as error:
             self._idle = f"the node could not be configured: {error}"
             raise
@@ -142,7 +142,8 @@ class OdometryNode(LifecycleNode):
         self._idle = idle
 
     def _on_pair(self, image: Image | CompressedImage, camera_info: CameraInfo) -> None:
-        self._worker.put(_Pair(image, camera_info, time.monotonic()))
+        if self._worker is not None:
+            self._worker.put(_Pair(image, camera_info, time.monotonic()))
 
     def _work(self, pair: _Pair) -> None:
         """One image, in the worker thread: whatever is wrong with it, the next may be right."""
@@ -203,12 +204,9 @@ class OdometryNode(LifecycleNode):
             if before.base_frame != after.base_frame or not _same(before.T_bc, after.T_bc):
                 self._mounting.close()
                 self._mounting = Mounting(self, after.base_frame, after.T_bc)
-            if self._inputs is not None and before.odometry.scale != after.odometry.scale:
-                self._inputs.listen_for_scale(after)
-
-    def _make_tracker(self) -> Tracker:
-        p = self._settings
-        return Tracker(p.odometry, p.rectified, self.get_logger())
+        # Without the lock: a subscription declares parameters, which leads here again.
+        if self._inputs is not None and before.odometry.scale != after.odometry.scale:
+            self._inputs.listen_for_scale(after)
 
     def _on_tick(self) -> None:
         name = f"{self.get_fully_qualified_name().lstrip('/')}: odometry"

@@ -1,9 +1,15 @@
 """The node as its users meet it: a process of its own, topics, services, parameters, signals."""
 
 import itertools
+import os
 import signal
+import subprocess
+import sys
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path as FilePath
 
+import cv2
 import numpy as np
 import pytest
 
@@ -14,48 +20,80 @@ from geometry_msgs.msg import PoseStamped, PoseWithCovarianceStamped
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from nav_msgs.msg import Odometry, Path
-from rcl_interfaces.srv import DescribeParameters, SetParameters
+from rcl_interfaces.msg import ParameterType
+from rcl_interfaces.srv import DescribeParameters, ListParameters, SetParameters
 from rclpy.parameter import Parameter
-from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
-from ros.processes import FRAME, OPTIONS, image_message, info_message, running_node, stamp
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from ros.processes import (
+    DEADLINE_S,
+    FRAME,
+    OPTIONS,
+    environment,
+    image_message,
+    info_message,
+    running_node,
+    stamp,
+)
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_srvs.srv import Empty
 from transforms3d.quaternions import quat2mat
 from visualization_msgs.msg import Marker, MarkerArray
 
 from lgc_ros.camera import Camera
+from lgc_ros.engines import ENGINES
 from lgc_ros.odometry import OdometryOptions, VisualOdometry
 from lgc_ros.ros.compat import CvBridge
+from lgc_ros.ros.messages import pose_message
+from lgc_ros.ros.parameters import default_parameters
 from lgc_ros.sources.synthetic import SyntheticSource
 
 # A camera that looks along the robot's x axis, 0.1 m ahead of its base and 0.2 m above.
-BASE_TO_CAMERA = "[0.1, 0.0, 0.2, -0.5, 0.5, -0.5, 0.5]"
+BASE_TO_CAMERA = [0.1, 0.0, 0.2, -0.5, 0.5, -0.5, 0.5]
 T_BC = np.array([[0, 0, 1, 0.1], [-1, 0, 0, 0], [0, -1, 0, 0.2], [0, 0, 0, 1.0]])
+CHANGED = {"base_to_camera": BASE_TO_CAMERA, "path_length": 3}
 NODE = "/lgc_odometry"
-HOUR_NS = 3600 * 10**9
-RELIABLE_INPUT = {
-    f"qos_overrides./{topic}.subscription.reliability": "reliable"
-    for topic in ("image", "camera_info")
+SECOND_NS = 10**9
+HOUR_NS = 3600 * SECOND_NS
+ORIGIN = np.eye(4)
+QUEUE = 100
+RATE_HZ = 5
+# Nothing gets lost on the way to the node; one output has another QoS than the others.
+OVERRIDES = {
+    **{
+        f"qos_overrides./{topic}.subscription.{policy}": value
+        for topic in ("image", "camera_info")
+        for policy, value in (("reliability", "reliable"), ("depth", QUEUE))
+    },
+    f"qos_overrides.{NODE}/pose.publisher.durability": "transient_local",
 }
 
 
 @pytest.fixture(scope="module")
-def frames(walk):
+def source(walk):
     """Views of a walk, five a second."""
     K = np.array([[262.0, 0, 159.5], [0, 262.0, 119.5], [0, 0, 1]])
     camera = Camera.from_K(K, 320, 240)
-    return list(SyntheticSource("walk", 5, rate_hz=5.0, camera=camera, world=walk.world))
+    return SyntheticSource("walk", 6, rate_hz=RATE_HZ, camera=camera, world=walk.world)
+
+
+@pytest.fixture(scope="module")
+def frames(source):
+    return list(source)
 
 
 @pytest.fixture(scope="module")
 def connected(tmp_path_factory, frames):
     """A camera that loses nothing, and a node that answers it, for most tests."""
     folder = tmp_path_factory.mktemp("node")
-    parameters = RELIABLE_INPUT | {"base_to_camera": BASE_TO_CAMERA, "path_length": 3}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-        with running_node(folder, **parameters) as robot:
-            yield ShownCamera(robot, frames)
+    parameters = OVERRIDES | {"sync_queue": QUEUE, **CHANGED}
+    with running_node(folder, **parameters) as robot:
+        camera = ShownCamera(robot, frames)
+        yield camera
+        for frame in frames:  # a signal comes while the node is at work
+            camera.send(frame)
+        assert robot.end(signal.SIGINT) == 0
+        assert "Traceback" not in robot.log
 
 
 @pytest.fixture
@@ -77,12 +115,19 @@ class ShownCamera:
         self.delay_ns = 0
         self._views = itertools.cycle(frames[:2])
         self.plug_in()
-        self._shown_until_heard(robot.listen(Odometry, f"{NODE}/odometry"))
+        answers = robot.listen(Odometry, f"{NODE}/odometry")
+
+        def answered():
+            self.send_another()
+            self.robot.executor.spin_once(timeout_sec=0.5)
+            return answers
+
+        robot.spin_until(answered, "the first answer")
         self.show_another()  # answered after all that were sent before
 
     def plug_in(self):
-        self.images = self.robot.speak(Image, "image")
-        self.infos = self.robot.speak(CameraInfo, "camera_info")
+        self.images = self.robot.speak(Image, "image", QUEUE)
+        self.infos = self.robot.speak(CameraInfo, "camera_info", QUEUE)
 
     def begin_anew(self):
         """The next frame is the origin, and later than any before."""
@@ -104,28 +149,29 @@ class ShownCamera:
     def later(self, frame):
         return replace(frame, stamp_ns=frame.stamp_ns + self.delay_ns)
 
-    def send(self, image, info):
+    def send(self, frame, spoil=None) -> int:
+        """Publish a frame at the time it is now, after something was done to its messages.
+
+        Returns its stamp in nanoseconds.
+        """
+        frame = self.later(frame)
+        image, info = image_message(frame), info_message(frame)
+        if spoil is not None:
+            spoil(image, info)
         self.infos.publish(info)
         self.images.publish(image)
+        return frame.stamp_ns
 
     def show(self, frame) -> Odometry:
-        frame = self.later(frame)
-        self.send(image_message(frame), info_message(frame))
-        return heard(self.robot, Odometry, "odometry", frame.stamp_ns)
+        return heard(self.robot, Odometry, "odometry", self.send(frame))
+
+    def send_another(self, spoil=None) -> int:
+        self.delay_ns += SECOND_NS
+        return self.send(next(self._views), spoil)
 
     def show_another(self) -> Odometry:
-        self.delay_ns += 10**9
+        self.delay_ns += SECOND_NS
         return self.show(next(self._views))
-
-    def _shown_until_heard(self, messages):
-        def arrived():
-            self.delay_ns += 10**9
-            frame = self.later(next(self._views))
-            self.send(image_message(frame), info_message(frame))
-            self.robot.executor.spin_once(timeout_sec=0.5)
-            return messages
-
-        self.robot.spin_until(arrived, "the first answer")
 
 
 def heard(robot, kind, topic, stamp_ns):
@@ -138,20 +184,50 @@ def heard(robot, kind, topic, stamp_ns):
     return robot.spin_until(find, f"{topic} of {stamp_ns}")
 
 
-def diagnosis(robot, accept):
-    """The next diagnostic status that is accepted."""
+def diagnosis(robot, accept, meanwhile=lambda: None):
+    """The next diagnostic status that is accepted; until it comes, something may be done."""
     messages = robot.listen(DiagnosticArray, "/diagnostics")
     messages.clear()
 
     def find():
+        meanwhile()
         return next((s for message in messages for s in message.status if accept(s)), None)
 
     return robot.spin_until(find, "such a diagnosis")
 
 
-def set_parameter(robot, name, value):
+def fresh_report(robot):
+    """A diagnostic status that was made after all that happened before."""
+    diagnosis(robot, lambda status: True)
+    return diagnosis(robot, lambda status: True)
+
+
+def says(*parts):
+    return lambda status: all(part in status.message for part in parts)
+
+
+def values(status):
+    return {value.key: value.value for value in status.values}
+
+
+def set_parameter(robot, name, value, node=NODE):
     parameter = Parameter(name, value=value).to_parameter_msg()
-    return robot.call(SetParameters, f"{NODE}/set_parameters", parameters=[parameter]).results[0]
+    return robot.call(SetParameters, f"{node}/set_parameters", parameters=[parameter]).results[0]
+
+
+@contextmanager
+def changed(robot, **parameters):
+    """Other values of parameters (a dot is written __) for as long as it takes."""
+    before = default_parameters() | OPTIONS | CHANGED
+    names = {name: name.replace("__", ".") for name in parameters}
+    try:
+        for name, value in parameters.items():
+            result = set_parameter(robot, names[name], value)
+            assert result.successful, result.reason
+        yield
+    finally:
+        for name in reversed(parameters):
+            assert set_parameter(robot, names[name], before[names[name]]).successful
 
 
 def matrix(pose):
@@ -159,6 +235,16 @@ def matrix(pose):
     q, p = pose.orientation, pose.position
     T[:3, :3], T[:3, 3] = quat2mat([q.w, q.x, q.y, q.z]), (p.x, p.y, p.z)
     return T
+
+
+def is_origin(message):
+    return np.allclose(matrix(message.pose.pose), ORIGIN, atol=1e-9)
+
+
+def way_m(answers):
+    """From the place of the first answer to that of the last."""
+    start, end = (matrix(answers[i].pose.pose)[:3, 3] for i in (0, -1))
+    return np.linalg.norm(end - start)
 
 
 def test_poses_are_those_of_the_library_in_the_frame_of_the_base(camera, frames):
@@ -179,7 +265,7 @@ def test_covariance_is_finite_and_grows_and_velocity_is_that_of_the_poses(camera
     moved = np.linalg.inv(matrix(answers[-2].pose.pose)) @ matrix(answers[-1].pose.pose)
     twist = answers[-1].twist
     velocity = [twist.twist.linear.x, twist.twist.linear.y, twist.twist.linear.z]
-    in_base = moved[:3, :3].T @ moved[:3, 3] / 0.2
+    in_base = moved[:3, :3].T @ moved[:3, 3] * RATE_HZ
     np.testing.assert_allclose(velocity, in_base, atol=0.02 * np.linalg.norm(in_base))
     assert np.linalg.eigvalsh(np.array(twist.covariance).reshape(6, 6)).min() > 0
 
@@ -221,12 +307,32 @@ def test_markers_and_picture_are_in_the_camera_frame(robot, camera, frames):
     assert all(point.z > 0 for point in points.points), "landmarks are in front of the camera"
 
 
+TYPES = {
+    f"{NODE}/odometry": "nav_msgs/msg/Odometry",
+    f"{NODE}/pose": "geometry_msgs/msg/PoseWithCovarianceStamped",
+    f"{NODE}/relative_pose": "geometry_msgs/msg/PoseStamped",
+    f"{NODE}/path": "nav_msgs/msg/Path",
+    f"{NODE}/inliers": "visualization_msgs/msg/MarkerArray",
+    f"{NODE}/matches_image": "sensor_msgs/msg/Image",
+    "/diagnostics": "diagnostic_msgs/msg/DiagnosticArray",
+}
+
+
+def test_outputs_are_reliable_and_overrides_change_their_topic_alone(robot):
+    for topic, kind in TYPES.items():
+        (output,) = robot.node.get_publishers_info_by_topic(topic)
+        assert output.topic_type == kind
+        qos = output.qos_profile
+        assert qos.reliability == ReliabilityPolicy.RELIABLE
+        kept = topic == f"{NODE}/pose"
+        assert qos.durability == DurabilityPolicy[("VOLATILE", "TRANSIENT_LOCAL")[kept]]
+
+
 def test_reset_begins_anew(camera, frames):
     camera.show(frames[0])
-    moved = matrix(camera.show(frames[1]).pose.pose)
-    assert not np.allclose(moved, np.eye(4), atol=1e-3)
+    assert not is_origin(camera.show(frames[1]))
     camera.robot.call(Empty, f"{NODE}/reset")
-    np.testing.assert_allclose(matrix(camera.show(frames[2]).pose.pose), np.eye(4), atol=1e-9)
+    assert is_origin(camera.show(frames[2]))
 
 
 def test_a_looped_bag_resets_once_and_says_so(robot, camera, frames):
@@ -234,8 +340,8 @@ def test_a_looped_bag_resets_once_and_says_so(robot, camera, frames):
     for frame in frames[:2]:
         camera.show(frame)
     camera.delay_ns -= HOUR_NS // 2
-    np.testing.assert_allclose(matrix(camera.show(frames[0]).pose.pose), np.eye(4), atol=1e-9)
-    assert not np.allclose(matrix(camera.show(frames[1]).pose.pose), np.eye(4), atol=1e-3)
+    assert is_origin(camera.show(frames[0]))
+    assert not is_origin(camera.show(frames[1]))
     assert robot.log.count("stamps jumped back by") == said + 1
 
 
@@ -243,119 +349,357 @@ def test_another_calibration_resets_and_says_so(robot, camera, frames):
     for frame in frames[:2]:
         camera.show(frame)
     wider = Camera.from_K(frames[0].camera.K - np.diag([10.0, 10.0, 0.0]), 320, 240)
-    answer = camera.show(replace(frames[2], camera=wider))
-    np.testing.assert_allclose(matrix(answer.pose.pose), np.eye(4), atol=1e-9)
+    assert is_origin(camera.show(replace(frames[2], camera=wider)))
     assert "camera_info has changed" in robot.log
+
+
+def no_stamp(image, info):
+    image.header.stamp = info.header.stamp = stamp(0)
 
 
 FAULTS = {
     "unknown encoding": (lambda image, info: setattr(image, "encoding", "foo8"), "'foo8'"),
-    "no data": (lambda image, info: image.data.__delitem__(slice(None)), "brings 0 bytes"),
+    "empty data": (lambda image, info: image.data.__delitem__(slice(None)), "brings 0 bytes"),
     "wrong step": (lambda image, info: setattr(image, "step", 100), "step 100"),
     "no size": (lambda image, info: setattr(image, "width", 0), "is empty"),
     "not calibrated": (lambda image, info: setattr(info, "k", np.zeros(9)), "not calibrated"),
-    "NaN": (lambda image, info: setattr(info, "k", np.full(9, np.nan)), "NaN"),
+    "NaN in K": (lambda image, info: setattr(info, "k", np.full(9, np.nan)), "NaN"),
+    "stamp zero": (no_stamp, "the images have no stamp"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_bad_frame_is_reported_and_the_next_one_used(robot, camera, frames, fault):
+def test_bad_frames_are_reported_once_and_the_next_good_one_used(robot, camera, frames, fault):
     spoil, message = FAULTS[fault]
     camera.show(frames[0])
-    frame = camera.later(frames[1])
-    image, info = image_message(frame), info_message(frame)
-    spoil(image, info)
-    camera.send(image, info)
-    robot.spin_until(lambda: message in robot.log, f"a log line with {message}")
+    status = diagnosis(robot, says(message), lambda: camera.send_another(spoil))
+    assert status.level == DiagnosticStatus.ERROR
+    camera.delay_ns += SECOND_NS
     assert camera.show(frames[2]).header.frame_id == "odom"
+    assert robot.log.count(message) == 1
 
 
-def test_images_without_stamp_are_reported(robot, camera, frames):
-    camera.send(image_message(frames[0], stamp_ns=0), info_message(frames[0], stamp_ns=0))
-    robot.spin_until(lambda: "the images have no stamp" in robot.log)
+def test_images_of_another_size_than_their_calibration_are_reported_once(robot, camera, frames):
+    camera.show(frames[0])
+    held = camera.show(frames[1])
+    half = replace(frames[2], image=frames[2].image[::2, ::2])
+    message = "160x120 pixels but the camera is calibrated for 320x240"
+
+    def send_half():
+        camera.delay_ns += SECOND_NS
+        camera.send(half)
+
+    diagnosis(robot, says(message), send_half)
+    send_half()
+    answer = heard(robot, Odometry, "odometry", camera.later(half).stamp_ns)
+    assert answer.pose.pose == held.pose.pose, "held, not a jump"
+    assert answer.pose.covariance[0] > held.pose.covariance[0]
+    assert robot.log.count(f"few_matches: the image is {message}") == 1
+    assert robot.log.count(f"lost: the image is {message}") <= 1
+    diagnosis(robot, lambda s: s.level == DiagnosticStatus.OK, camera.show_another)
+
+
+def larger(frame, size):
+    """The view in the middle of a larger sensor, which sees black around it."""
+    margin = (np.array(size) - frame.camera.size) // 2
+    (left, top), right_bottom = margin, np.array(size) - frame.camera.size - margin
+    K = frame.camera.K.copy()
+    K[:2, 2] += margin
+    image = cv2.copyMakeBorder(
+        frame.image, top, right_bottom[1], left, right_bottom[0], cv2.BORDER_CONSTANT
+    )
+    return replace(frame, image=image, camera=Camera.from_K(K, *size))
+
+
+@pytest.mark.parametrize("size", [(640, 360), (3840, 2160)], ids=["larger", "4K"])
+def test_a_camera_that_changes_its_size_resets_and_goes_on(robot, camera, frames, size):
+    with changed(robot, features="orb"):
+        camera.show(frames[0])
+        assert is_origin(camera.show(larger(frames[1], size)))
+        assert not is_origin(camera.show(larger(frames[3], size)))
+        assert robot.log.rstrip().endswith("camera_info has changed: the next frame is the origin")
+
+
+def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
+    answers = robot.listen(Odometry, f"{NODE}/odometry")
+    camera.show_another()
+    before = values(fresh_report(robot))
+    answers.clear()
+    sent = 0
+
+    def burst():
+        nonlocal sent
+        stamps_ns = [camera.send_another() for _ in range(QUEUE // 2)]
+        sent += len(stamps_ns)
+        heard(robot, Odometry, "odometry", stamps_ns[-1])
+
+    status = diagnosis(robot, says("images dropped, the newest one is used"), burst)
+    assert status.level == DiagnosticStatus.WARN
+    assert robot.log.count("images dropped") == 1
+    stamps_ns = [m.header.stamp.sec * SECOND_NS + m.header.stamp.nanosec for m in answers]
+    assert stamps_ns == sorted(set(stamps_ns)), "each once, in order"
+    after = values(fresh_report(robot))
+    done, dropped = (int(after[key]) - int(before[key]) for key in ("frames", "dropped"))
+    assert done == len(answers)
+    assert done + dropped == sent
+    assert dropped > done
+
+
+def test_a_camera_that_dies_is_named_and_used_again_when_it_is_back(
+    robot, camera, frames, tmp_path
+):
+    images = np.stack([frame.image for frame in frames[:2]])
+    np.savez(tmp_path / "frames.npz", images=images, K=frames[0].camera.K)
+    answers = robot.listen(Odometry, f"{NODE}/odometry")
+
+    def another_process():
+        camera.delay_ns += HOUR_NS
+        words = [tmp_path, camera.later(frames[0]).stamp_ns]
+        command = [sys.executable, "-m", "ros.camera", *map(str, words)]
+        tests = str(FilePath(__file__).parents[1])
+        paths = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])
+        variables = environment(robot.node.context.get_domain_id(), tmp_path)
+        return subprocess.Popen(command, env=variables | {"PYTHONPATH": paths})
+
+    for _ in range(2):
+        answers.clear()
+        process = another_process()
+        robot.spin_until(lambda: len(answers) >= 3, "answers to the other camera")
+        process.kill()
+        process.wait()
+        status = diagnosis(robot, says("publisher(s) of /image send nothing that arrives"))
+        assert status.level == DiagnosticStatus.ERROR
+    assert "there is output again" in robot.log
+    camera.delay_ns += HOUR_NS
 
 
 def test_a_working_node_reports_its_work(camera, robot):
-    reports = robot.listen(DiagnosticArray, "/diagnostics")
-    reports.clear()
-
-    def working():
-        camera.show_another()
-        found = (s for report in reports for s in report.status)
-        return next((s for s in found if s.level == DiagnosticStatus.OK), None)
-
-    status = robot.spin_until(working, "a report of a working node")
-    values = {v.key: v.value for v in status.values}
-    assert status.message == values["status"]
-    assert int(values["frames"]) >= 2
-    assert int(values["inliers"]) > 30
-    assert {"fps", "dropped", "features_ms", "latency_ms", "device"} <= values.keys()
-
-
-def test_a_camera_that_falls_silent_is_named(camera, robot, frames):
-    camera.show(frames[0])
-    status = diagnosis(robot, lambda s: "/image send nothing" in s.message)
-    assert status.level == DiagnosticStatus.ERROR
+    status = diagnosis(robot, lambda s: s.level == DiagnosticStatus.OK, camera.show_another)
+    report = values(status)
+    assert status.name == "lgc_odometry: odometry"
+    assert status.hardware_id == "/image"
+    assert status.message == report["status"]
+    assert int(report["frames"]) >= 2
+    assert int(report["inliers"]) > 30
+    assert float(report["fps"]) > 0
+    assert {"dropped", "faults"} <= report.keys()
+    times_ms = [f"{stage}_ms" for stage in ("features", "match", "filter", "estimate", "latency")]
+    assert all(float(report[key]) >= 0 for key in times_ms)
+    assert (report["method"], report["features"]) == (OPTIONS["method"], "sift")
+    assert report["device"] == "cpu"
 
 
-def test_parameters_are_described_and_bad_values_refused_with_the_reason(robot):
-    names = ["method", "max_keypoints", "base_to_camera", "scale.source", "autostart"]
-    reply = robot.call(DescribeParameters, f"{NODE}/describe_parameters", names=names)
-    assert all(descriptor.description for descriptor in reply.descriptors)
-    assert reply.descriptors[1].integer_range[0].from_value == 50
-    assert reply.descriptors[4].read_only
-    refused = set_parameter(robot, "method", "ransack")
+def test_the_learned_filter_reports_model_engine_and_the_device_really_used(camera, robot):
+    with changed(robot, device="cuda:7", method="cn"):
+        report = values(diagnosis(robot, lambda s: "model" in values(s), camera.show_another))
+    assert report["method"] == "cn"
+    assert report["model"].startswith("sift")
+    assert report["engine"] in ENGINES
+    assert report["device"] == "cpu", "there is no eighth GPU here"
+
+
+def test_all_parameters_are_described_with_their_range(robot):
+    names = robot.call(ListParameters, f"{NODE}/list_parameters").result.names
+    own = {*default_parameters(), "base_to_camera"}
+    assert own <= set(names)
+    request = {"names": sorted(own)}
+    reply = robot.call(DescribeParameters, f"{NODE}/describe_parameters", **request)
+    numbers = {
+        ParameterType.PARAMETER_INTEGER: "integer_range",
+        ParameterType.PARAMETER_DOUBLE: "floating_point_range",
+    }
+    for descriptor in reply.descriptors:
+        assert descriptor.description, descriptor.name
+        if descriptor.type in numbers:
+            assert getattr(descriptor, numbers[descriptor.type]), f"range of {descriptor.name}"
+    read_only = {descriptor.name for descriptor in reply.descriptors if descriptor.read_only}
+    assert read_only == {
+        "autostart",
+        "profile",
+        "image_transport",
+        "rectified",
+        "approximate_sync",
+        "sync_slop_s",
+        "sync_queue",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("method", "ransack", "did you mean 'ransac'"),
+        ("features", "sifft", "sift"),
+        ("method", 3, "type"),
+        ("max_keypoints", 1, "range"),
+        ("keyframe_overlap", 2.0, "range"),
+        ("autostart", False, "read-only"),
+        ("odom_frame", "base_link", "two different frames"),
+        ("base_frame", "odom", "two different frames"),
+        ("base_to_camera", [1.0, 2.0], "7 numbers"),
+        ("base_to_camera", [0.0] * 7, "must have length 1"),
+        ("base_to_camera", "ahead", "7 numbers"),
+        ("window", 1000, "max_keyframes (40)"),
+        ("scale.source", "wheels", "none, constant_speed, odom, depth, camera_height"),
+        ("scale.source", "constant_speed", "needs a positive speed_mps"),
+    ],
+)
+def test_a_bad_value_is_refused_with_the_reason(robot, name, value, reason):
+    refused = set_parameter(robot, name, value)
     assert not refused.successful
-    assert "did you mean 'ransac'" in refused.reason
-    assert not set_parameter(robot, "base_to_camera", [1.0, 2.0]).successful
-    assert not set_parameter(robot, "max_keypoints", 1).successful
+    assert reason in refused.reason
 
 
-def test_a_changed_frame_takes_effect(robot, camera, frames):
-    assert set_parameter(robot, "odom_frame", "world").successful
-    assert camera.show(frames[0]).header.frame_id == "world"
-    assert set_parameter(robot, "odom_frame", "odom").successful
+def test_other_frames_and_another_place_of_the_camera_take_effect(robot, camera, frames):
+    ahead = [1.0, 0.0, 0.2, -0.5, 0.5, -0.5, 0.5]
+    with changed(robot, odom_frame="world", base_frame="robot", base_to_camera=ahead):
+        camera.show(frames[0])
+        moved = camera.show(frames[2])
+    assert (moved.header.frame_id, moved.child_frame_id) == ("world", "robot")
+    camera.begin_anew()
+    camera.show(frames[0])
+    T_ob, shift = matrix(camera.show(frames[2]).pose.pose), np.eye(4)
+    shift[0, 3] = 0.9
+    expected = shift @ T_ob @ np.linalg.inv(shift)
+    np.testing.assert_allclose(matrix(moved.pose.pose), expected, atol=1e-9)
+
+
+def test_another_length_of_the_path_takes_effect(robot, camera, frames):
+    paths = camera.connect(Path, "path")
+    for length in (2, 0):
+        with changed(robot, path_length=length):
+            paths.clear()
+            for _ in range(3):
+                camera.show_another()
+        assert max((len(path.poses) for path in paths), default=0) == length
 
 
 def test_changed_settings_of_odometry_begin_anew(robot, camera, frames):
     for frame in frames[:2]:
         camera.show(frame)
-    assert set_parameter(robot, "max_keypoints", 400).successful
-    np.testing.assert_allclose(matrix(camera.show(frames[2]).pose.pose), np.eye(4), atol=1e-9)
-    assert set_parameter(robot, "max_keypoints", 500).successful
+    with changed(robot, max_keypoints=100):
+        assert is_origin(camera.show(frames[2]))
+        report = values(diagnosis(robot, lambda s: True, camera.show_another))
+        assert int(report["matches"]) <= 100
 
 
-def test_nothing_is_published_where_nobody_says_how_the_camera_is_mounted(
-    tmp_path, monkeypatch, frames
-):
-    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+def true_way_m(frames):
+    start, end = (frames[i].T_wc @ np.linalg.inv(T_BC) for i in (0, -1))
+    return np.linalg.norm(end[:3, 3] - start[:3, 3])
+
+
+def test_a_robot_of_known_speed_moves_in_metres(robot, camera, frames):
+    with changed(robot, scale__speed_mps=0.4, scale__source="constant_speed"):
+        at_half_speed = way_m([camera.show(frame) for frame in frames])
+    assert at_half_speed == pytest.approx(true_way_m(frames) / 2, rel=0.15)
+
+
+def test_wheel_odometry_gives_metres(robot, camera, frames, source):
+    """The wheels say twice the truth, so that chance cannot be right."""
+    per_frame = 5
+    fine = SyntheticSource(
+        "walk",
+        per_frame * len(frames),
+        rate_hz=per_frame * RATE_HZ,
+        camera=source.camera,
+        world=source.world,
+    )
+    with changed(robot, scale__source="odom"):
+        wheels = robot.speak(Odometry, "odom", QUEUE)
+        for index in range(len(fine)):
+            T_ob = fine.T_wc(index) @ np.linalg.inv(T_BC)
+            T_ob[:3, 3] *= 2
+            # Between the images.
+            now_ns = frames[0].stamp_ns + round((index + 0.3) * SECOND_NS / per_frame / RATE_HZ)
+            message = Odometry()
+            message.header.stamp = stamp(now_ns + camera.delay_ns)
+            message.pose.pose = pose_message(T_ob)
+            wheels.publish(message)
+        way = way_m([camera.show(frame) for frame in frames[1:]])
+        report = values(fresh_report(robot))
+        robot.node.destroy_publisher(wheels)
+    assert way == pytest.approx(2 * true_way_m(frames[1:]), rel=0.1)
+    assert report["scale"] == "odom"
+    assert report["scale_known"].endswith("%")
+
+
+def test_depth_gives_metres(robot, camera, frames):
+    with changed(robot, scale__source="depth"):
+        depths = robot.speak(Image, "depth", QUEUE)
+        answers = []
+        for frame in frames:
+            message = CvBridge().cv2_to_imgmsg((2000 * frame.depth).astype(np.uint16), "16UC1")
+            message.header.stamp = stamp(camera.later(frame).stamp_ns)
+            depths.publish(message)
+            answers.append(camera.show(frame))
+        robot.node.destroy_publisher(depths)
+    assert way_m(answers) == pytest.approx(2 * true_way_m(frames), rel=0.1)
+
+
+@pytest.mark.parametrize("topic", ["odom", "depth"])
+def test_without_what_scale_needs_the_node_says_so_and_still_answers(robot, camera, topic):
+    with changed(robot, scale__source=topic):
+        no_scale = f"no scale from {topic}, the last holds: "
+        missing = says(no_scale, f"nobody publishes /{topic}")
+        status = diagnosis(robot, missing, camera.show_another)
+        assert status.level == DiagnosticStatus.WARN
+        assert values(status)["scale_known"] == "not known yet"
+        kind = Odometry if topic == "odom" else Image
+        publisher = robot.speak(kind, topic, QUEUE)
+
+        def another_clock():
+            answer = camera.show_another()
+            assert answer.header.frame_id == "odom"
+            message = kind()
+            message.header.stamp = stamp(camera.delay_ns)
+            publisher.publish(message)
+
+        never = says(no_scale, f"the stamps of /image and /{topic} never match: they differ by ")
+        diagnosis(robot, never, another_clock)
+        robot.node.destroy_publisher(publisher)
+    assert robot.log.count(f"{no_scale}nobody publishes") == 1
+
+
+def test_nothing_is_published_where_nobody_says_how_the_camera_is_mounted(tmp_path, frames):
+    """In a namespace, with compressed images, stamps that differ, and a simulated clock."""
+    topic = "/front/camera/image/compressed"
     arguments = ("-r", "__ns:=/front", "-r", "image:=camera/image")
-    parameters = {"image_transport": "compressed", "approximate_sync": "true"}
+    parameters = {
+        "image_transport": "compressed",
+        "approximate_sync": "true",
+        "use_sim_time": "true",
+        f"qos_overrides.{topic}.subscription.reliability": "reliable",
+    }
     with running_node(tmp_path, *arguments, **parameters) as robot:
-        qos = qos_profile_sensor_data
-        images = robot.speak(CompressedImage, "/front/camera/image/compressed", qos)
-        infos = robot.speak(CameraInfo, "/front/camera_info", qos)
+        images = robot.speak(CompressedImage, topic)
+        infos = robot.speak(CameraInfo, "/front/camera_info")
+        clock = robot.speak(Clock, "/clock")
         odometry = robot.listen(Odometry, "/front/lgc_odometry/odometry")
+        (of_images,) = robot.node.get_subscriptions_info_by_topic(topic)
+        assert of_images.qos_profile.reliability == ReliabilityPolicy.RELIABLE
+        (of_infos,) = robot.node.get_subscriptions_info_by_topic("/front/camera_info")
+        assert of_infos.qos_profile.reliability == ReliabilityPolicy.BEST_EFFORT
         now_ns = frames[0].stamp_ns
 
         def show():
             nonlocal now_ns
-            now_ns += 10**8
+            now_ns += SECOND_NS // 10
             picture = CvBridge().cv2_to_compressed_imgmsg(frames[0].image, "png")
             picture.header = image_message(frames[0], now_ns).header
-            infos.publish(info_message(frames[0], now_ns + 1_000_000))
+            clock.publish(Clock(clock=stamp(now_ns)))
+            infos.publish(info_message(frames[0], now_ns + SECOND_NS // 1000))
             images.publish(picture)
             robot.executor.spin_once(timeout_sec=0.1)
 
-        def told():
-            show()
-            return f"'{FRAME}' (camera) is on 'base_link' (base_frame)" in robot.log
-
-        robot.spin_until(told, "the names of the frames")
+        mounting = f"'{FRAME}' (camera) is on 'base_link' (base_frame)"
+        status = diagnosis(robot, says(mounting), show)
+        assert status.name == "front/lgc_odometry: odometry"
         assert not odometry
-        parameter = Parameter("base_frame", value=FRAME).to_parameter_msg()
-        service = "/front/lgc_odometry/set_parameters"
-        assert robot.call(SetParameters, service, parameters=[parameter]).results[0].successful
+        assert robot.log.count(mounting) == 1
+        robot.listen(DiagnosticArray, "/diagnostics").clear()
+        (reported,) = robot.spin_until(lambda: robot.listen(DiagnosticArray, "/diagnostics"))
+        assert reported.header.stamp == stamp(now_ns), "the time of /clock, which stands still"
+        node = "/front/lgc_odometry"
+        assert set_parameter(robot, "base_frame", FRAME, node).successful
 
         def published():
             show()
@@ -366,8 +710,7 @@ def test_nothing_is_published_where_nobody_says_how_the_camera_is_mounted(
         assert "Traceback" not in robot.log
 
 
-def test_a_managed_node_works_while_it_is_active(tmp_path, monkeypatch, frames):
-    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+def test_a_managed_node_works_while_it_is_active(tmp_path, frames):
     with running_node(tmp_path, autostart="false", base_frame=FRAME) as robot:
 
         def state():
@@ -382,28 +725,53 @@ def test_a_managed_node_works_while_it_is_active(tmp_path, monkeypatch, frames):
         assert "not configured" in diagnosis(robot, lambda s: True).message
         assert change(Transition.TRANSITION_ACTIVATE) == "unconfigured", "impossible, but harmless"
         assert change(Transition.TRANSITION_CONFIGURE) == "inactive"
+        assert "not active" in fresh_report(robot).message
         assert change(Transition.TRANSITION_ACTIVATE) == "active"
-        missing = diagnosis(robot, lambda s: "nobody publishes /image" in s.message)
+        missing = diagnosis(robot, says("nobody publishes /image", "-r image:=TOPIC"))
         assert missing.level == DiagnosticStatus.ERROR
         images = robot.speak(Image, "image")
-        infos = robot.speak(CameraInfo, "camera_info")
+        odometry = robot.listen(Odometry, f"{NODE}/odometry")
         now_ns = frames[0].stamp_ns
 
-        def unmatched():
+        def show_image():
             nonlocal now_ns
-            now_ns += 10**8
+            now_ns += SECOND_NS // 10
             images.publish(image_message(frames[0], now_ns))
-            infos.publish(info_message(frames[0], now_ns + 3_000_000))
             robot.executor.spin_once(timeout_sec=0.1)
-            said = robot.listen(DiagnosticArray, "/diagnostics")
-            return any("differ by 3.000 ms" in s.message for m in said for s in m.status)
 
-        robot.spin_until(unmatched, "the difference of stamps")
+        diagnosis(robot, says("nobody publishes /camera_info"), show_image)
+        infos = robot.speak(CameraInfo, "camera_info")
+
+        def show_unmatched():
+            show_image()
+            infos.publish(info_message(frames[0], now_ns + 3_000_000))
+
+        never = says("the stamps of /image and /camera_info never match", "differ by 3.000 ms")
+        diagnosis(robot, never, show_unmatched)
+        assert not odometry
+
+        def answered():
+            show_image()
+            infos.publish(info_message(frames[0], now_ns))
+            return odometry
+
+        robot.spin_until(answered, "an answer once camera_info is there")
         assert change(Transition.TRANSITION_DEACTIVATE) == "inactive"
         assert change(Transition.TRANSITION_CLEANUP) == "unconfigured"
         assert change(Transition.TRANSITION_CONFIGURE) == "inactive"
         assert change(Transition.TRANSITION_ACTIVATE) == "active"
+        odometry.clear()
+        assert is_origin(robot.spin_until(answered, "an answer of the node configured again")[0])
+        assert change(Transition.TRANSITION_ACTIVE_SHUTDOWN) == "finalized"
+        assert "start it again" in fresh_report(robot).message
         assert robot.end(signal.SIGTERM) == 0
+        assert "Traceback" not in robot.log
+
+
+def test_settings_that_cannot_be_used_end_the_node_with_the_reason(tmp_path):
+    with running_node(tmp_path, profile="fsat") as robot:
+        assert robot.process.wait(DEADLINE_S) == 1
+        assert "did you mean 'fast'" in robot.log
         assert "Traceback" not in robot.log
 
 
@@ -411,8 +779,10 @@ def test_a_publisher_of_other_qos_is_named(camera, robot):
     robot.node.destroy_publisher(camera.images)
     best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
     unheard = robot.node.create_publisher(Image, "image", best_effort)
-    status = diagnosis(robot, lambda s: "incompatible QoS on /image" in s.message)
-    assert "reliability" in status.message
+    offer = "/robot offers best_effort and this node requests reliable"
+    status = diagnosis(robot, says("incompatible QoS on /image: in reliability", offer))
+    assert "qos_overrides./image.subscription.reliability to best_effort" in status.message
     robot.node.destroy_publisher(unheard)
     robot.node.destroy_publisher(camera.infos)
     camera.plug_in()
+    camera.show_another()

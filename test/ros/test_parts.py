@@ -24,12 +24,13 @@ from lgc_ros.frame import Frame
 from lgc_ros.odometry import OdometryState
 from lgc_ros.profiles import config_folder, load_profile
 from lgc_ros.ros import compat
-from lgc_ros.ros.diagnostics import Log, TopicWatch
+from lgc_ros.ros.diagnostics import Log
 from lgc_ros.ros.messages import UNKNOWN_VARIANCE, base_motion, pose_message, twist_covariance
 from lgc_ros.ros.mounting import Mounting
 from lgc_ros.ros.odometry_node import spin
 from lgc_ros.ros.parameters import default_parameters, flat_settings
 from lgc_ros.ros.scale_input import DepthImages, WheelOdometry
+from lgc_ros.ros.topic_watch import TopicWatch
 from lgc_ros.ros.worker import NewestFirstWorker
 
 
