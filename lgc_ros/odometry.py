@@ -9,7 +9,9 @@ keyframes are refined together.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import cv2
 import numpy as np
@@ -18,13 +20,14 @@ import poselib
 from lgc_ros import covariance
 from lgc_ros.errors import CameraError, ConfigError, LgcError
 from lgc_ros.estimators import EstimatorOptions
-from lgc_ros.features import Extractor, make_extractor
+from lgc_ros.features import Extractor, Features, make_extractor
 from lgc_ros.frame import Frame
 from lgc_ros.geometry import parallax_deg, rotation_error_deg
 from lgc_ros.landmarks import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
 from lgc_ros.matching import Matches, correspond, match
 from lgc_ros.refinement import fit_rotation, refine_pose
 from lgc_ros.scale import ScaleEstimator, ScaleEvidence, ScaleOptions
+from lgc_ros.threads import limit_threads
 from lgc_ros.two_view import Decider, TwoViewResult
 
 OK = "ok"
@@ -75,6 +78,8 @@ class OdometryOptions:
     spread: bool = False
     model: str | None = None
     device: str = "auto"
+    engine: str = "auto"
+    threads: int = 0
     threshold_px: float = 1.0
     max_iterations: int | None = None
     sigma_px: float = 0.7
@@ -95,6 +100,8 @@ class OdometryOptions:
     scale: ScaleOptions = field(default_factory=ScaleOptions)
 
     def __post_init__(self) -> None:
+        if self.threads < 0:
+            raise ConfigError(f"threads must be positive, or 0 for all cores, got {self.threads}")
         for name in ("sigma_px", "init_parallax_deg", "keyframe_parallax_deg", "still_px"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be positive, got {getattr(self, name)}")
@@ -185,9 +192,10 @@ class VisualOdometry:
         self, options: OdometryOptions | None = None, extract: Extractor | None = None
     ) -> None:
         self.options = o = options or OdometryOptions()
-        self._extract = extract or make_extractor(o.features, o.max_keypoints, o.spread)
+        limit_threads(o.threads)
+        self.extract = extract or make_extractor(o.features, o.max_keypoints, o.spread)
         estimator = EstimatorOptions(o.threshold_px, max_iterations=o.max_iterations, seed=o.seed)
-        self.decide = Decider(o.method, o.features, o.model, o.device, estimator)
+        self.decide = Decider(o.method, o.features, o.model, o.device, estimator, o.engine)
         self.reset()
 
     @property
@@ -209,12 +217,18 @@ class VisualOdometry:
         self._last_good: OdometryState | None = None
         self._failures = 0
 
-    def process(self, frame: Frame, T_ob: np.ndarray | None = None) -> OdometryState:
+    def process(
+        self,
+        frame: Frame,
+        T_ob: np.ndarray | None = None,
+        features: Callable[[], Features] | None = None,
+    ) -> OdometryState:
         """The state after this frame.
 
         `T_ob` is the pose of the robot in its wheel odometry at the frame's stamp, if there is
-        one; the scale source `odom` needs it. A frame that cannot be used (out of order, of
-        another size than its camera) is answered with the reason.
+        one; the scale source `odom` needs it. `features` gives the keypoints of the image where
+        they are extracted elsewhere, see lgc_ros/pipelining.py. A frame that cannot be used (out
+        of order, of another size than its camera) is answered with the reason.
         """
         clock = _Clock()
         if frame.camera is None:
@@ -224,7 +238,7 @@ class VisualOdometry:
             return refusal
         try:
             _check(frame)
-            view = self._view(frame, T_ob)
+            view = self._view(frame, T_ob, features or partial(self.extract, frame.image))
         except LgcError as error:
             return self._fail(frame.stamp_ns, str(error), None, clock)
         clock.lap("features")
@@ -254,8 +268,10 @@ class VisualOdometry:
             frame.stamp_ns, status, message, last.T_wc, last.covariance, np.zeros(6)
         )
 
-    def _view(self, frame: Frame, T_ob: np.ndarray | None) -> View:
-        features = self._extract(frame.image)
+    def _view(
+        self, frame: Frame, T_ob: np.ndarray | None, extracted: Callable[[], Features]
+    ) -> View:
+        features = extracted()
         x = frame.camera.normalize(features.points)
         seen = np.isfinite(x).all(axis=1)
         if not seen.all():

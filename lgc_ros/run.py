@@ -21,6 +21,7 @@ from lgc_ros.errors import LgcError
 from lgc_ros.features import Extractor
 from lgc_ros.frame import Frame
 from lgc_ros.odometry import OdometryOptions, OdometryState, VisualOdometry
+from lgc_ros.pipelining import extracted_ahead
 from lgc_ros.profiles import dump_profile
 from lgc_ros.trajectory import (
     PoseTrack,
@@ -59,7 +60,8 @@ class Run:
         options: settings used.
         states: one per frame.
         truth: true poses where the source knows them; None if it knows fewer than three.
-        seconds: time spent on odometry, without reading frames.
+        seconds: time spent on odometry, without reading frames; what of the extraction went on
+            meanwhile does not count.
         errors: against the truth; None without it, or if nothing was tracked.
     """
 
@@ -112,9 +114,9 @@ def run_odometry(
     """Feed every frame of a source to the odometry and, where the truth is known, score it."""
     odometry = VisualOdometry(options, extract)
     states, truth, seconds, depths = [], [], 0.0, 0
-    for frame in source:
+    for frame, features in extracted_ahead(source, odometry.extract, options.threads):
         start = time.perf_counter()
-        state = odometry.process(frame)
+        state = odometry.process(frame, features=features)
         seconds += time.perf_counter() - start
         states.append(state)
         depths += frame.depth is not None

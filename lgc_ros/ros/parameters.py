@@ -89,6 +89,8 @@ _ODOMETRY: dict[str, Setting] = {
     "spread": Setting("take keypoints from all over the image, not the strongest only"),
     "model": Setting("filter model: shipped name or .safetensors file; empty: by features"),
     "device": Setting("where the filter runs: auto, cpu, cuda or cuda:N"),
+    "engine": Setting("what runs it: auto, torch, openvino, onnxruntime or tensorrt"),
+    "threads": Setting("threads that each library may use at most; 0: one per core", 0, 1024),
     "threshold_px": Setting("largest distance of a right match from its line, px", 0.01, 100.0),
     "max_iterations": Setting("samples of the robust estimator; 0: its own limit", 0, 10_000_000),
     "sigma_px": Setting("standard deviation of a keypoint's position, px", 0.01, 100.0),
