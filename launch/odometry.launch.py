@@ -16,10 +16,13 @@ from launch.actions import DeclareLaunchArgument, OpaqueFunction
 from launch.conditions import IfCondition
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
+from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 # Of the installed share folder, or of the checkout: both have the same layout.
 CONFIG = Path(__file__).resolve().parents[1] / "config"
 NODE = "lgc_odometry"
+# The node finishes the frame at hand, which may take a small computer some time.
+CLOSING_S = "30"
 TRUE_FALSE = ("true", "false")
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
 
@@ -89,6 +92,12 @@ def generate_launch_description() -> LaunchDescription:
                 description="take the time from /clock, for bags and simulators",
             ),
             DeclareLaunchArgument(
+                "reliable",
+                default_value="false",
+                choices=TRUE_FALSE,
+                description="have lost images sent again, for bags; cameras must offer it",
+            ),
+            DeclareLaunchArgument(
                 "log_level",
                 default_value="info",
                 choices=LOG_LEVELS,
@@ -113,27 +122,34 @@ def _start(context: LaunchContext) -> list[Node]:
     def value(name: str) -> str:
         return LaunchConfiguration(name).perform(context)
 
+    # A launch file that includes this one may have pushed a namespace.
+    pushed = context.launch_configurations.get("ros_namespace")
+    namespace = make_namespace_absolute(prefix_namespace(pushed, value("namespace")))
+    logger = f"{namespace}/{value('name')}".strip("/").replace("/", ".")
     sim_time = {"use_sim_time": True} if value("use_sim_time") == "true" else {}
+    overrides = _given(value) | _qos(namespace, value) | sim_time
     node = Node(
         package="lgc_ros",
         executable="odometry_node",
-        namespace=value("namespace"),
+        namespace=namespace,
         name=value("name"),
-        parameters=[_existing("config", value("config")), _given(value) | sim_time],
+        parameters=[_existing("config", value("config")), overrides],
         remappings=[(name, value(name)) for name in INPUTS],
-        ros_arguments=["--log-level", f"{value('name')}:={value('log_level')}"],
+        ros_arguments=["--log-level", f"{logger}:={value('log_level')}"],
         output="screen",
         emulate_tty=True,
+        sigterm_timeout=CLOSING_S,
     )
     frame = ["--fixed-frame", value("odom_frame")] if value("odom_frame") else []
     rviz = Node(
         package="rviz2",
         executable="rviz2",
-        namespace=value("namespace"),
+        namespace=namespace,
         name=f"{value('name')}_rviz",
         parameters=[sim_time],
         remappings=[(f"/{NODE}/{topic}", f"{value('name')}/{topic}") for topic in SHOWN],
         arguments=["--display-config", value("rviz_config"), *frame],
+        output="screen",
         condition=IfCondition(value("rviz")),
     )
     return [node, rviz]
@@ -150,6 +166,15 @@ def _given(value: Callable[[str], str]) -> dict[str, Any]:
         except ValueError as error:
             raise ValueError(f"{name}:={text} cannot be used ({error}): {description}") from error
     return given
+
+
+def _qos(namespace: str, value: Callable[[str], str]) -> dict[str, str]:
+    """Overrides of the QoS of the camera's topics, which parameters name in full."""
+    if value("reliable") == "false":
+        return {}
+    relative = value("image"), f"{value('image')}/compressed", value("camera_info")
+    topics = [prefix_namespace(namespace, topic) for topic in relative]
+    return {f"qos_overrides.{topic}.subscription.reliability": "reliable" for topic in topics}
 
 
 def _existing(argument: str, path: str) -> str:

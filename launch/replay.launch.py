@@ -1,0 +1,172 @@
+"""Play a bag to the node, record what it publishes, and compare that with the truth.
+
+    ros2 launch lgc_ros replay.launch.py bag:=my_bag gt:=/ground_truth out:=results/replay
+
+It takes the arguments of odometry.launch.py, too; `--show-args` lists all. Bags are played and
+recorded by `lgc`, not by `ros2 bag`: it holds each image back until the node has answered the one
+before, so that no frame is lost however slow the machine is, and a replay can be repeated.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from launch import LaunchContext, LaunchDescription
+from launch.action import Action
+from launch.actions import (
+    DeclareLaunchArgument,
+    EmitEvent,
+    ExecuteProcess,
+    IncludeLaunchDescription,
+    OpaqueFunction,
+    RegisterEventHandler,
+    TimerAction,
+)
+from launch.event_handlers import OnProcessExit, OnProcessIO
+from launch.events import Shutdown, matches_action
+from launch.events.process import ProcessExited, ProcessIO, ShutdownProcess
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.substitutions import LaunchConfiguration
+from launch_ros.substitutions import ExecutableInPackage
+
+TRUE_FALSE = ("true", "false")
+RECORDING = "odometry.mcap"
+ALIGNMENTS = ("sim3", "se3", "scale", "none")
+# Without keeping in step, the node may still be at work when the last image has been played.
+LAST_FRAME_S = 3.0
+# Time to write the index of the recording, also on a busy machine.
+CLOSING_S = "60"
+
+
+def generate_launch_description() -> LaunchDescription:
+    odometry = Path(__file__).resolve().with_name("odometry.launch.py")
+    node = IncludeLaunchDescription(
+        PythonLaunchDescriptionSource(str(odometry)),
+        launch_arguments={"use_sim_time": "true", "reliable": "true"}.items(),
+    )
+    return LaunchDescription(
+        [
+            DeclareLaunchArgument("bag", description="rosbag2 folder, .mcap or .db3 file to play"),
+            DeclareLaunchArgument(
+                "image",
+                default_value="/camera/image_raw",
+                description="topic of the images in the bag; compressed ones without their "
+                "ending /compressed",
+            ),
+            DeclareLaunchArgument(
+                "camera_info",
+                default_value="/camera/camera_info",
+                description="topic of the calibration in the bag",
+            ),
+            DeclareLaunchArgument(
+                "out",
+                default_value="replay",
+                description="folder for odometry.mcap and, with gt, metrics.json",
+            ),
+            DeclareLaunchArgument(
+                "gt",
+                default_value="",
+                description="true poses of base_frame: a topic of the bag, or a file (TUM, "
+                "KITTI); empty: no evaluation",
+            ),
+            DeclareLaunchArgument(
+                "align",
+                default_value="sim3",
+                choices=ALIGNMENTS,
+                description="how the trajectory is laid over the truth before errors are taken",
+            ),
+            DeclareLaunchArgument(
+                "rate", default_value="1.0", description="bag seconds per second, at most"
+            ),
+            DeclareLaunchArgument(
+                "in_step",
+                default_value="true",
+                choices=TRUE_FALSE,
+                description="hold images back until the node has answered; false plays on, as a "
+                "camera would",
+            ),
+            DeclareLaunchArgument(
+                "record",
+                default_value="odometry relative_pose",
+                description="outputs of the node to record, by their names behind ~/",
+            ),
+            OpaqueFunction(function=_prepare),
+            node,
+            OpaqueFunction(function=_replay),
+        ]
+    )
+
+
+def _prepare(context: LaunchContext) -> None:
+    """What can go wrong does so before anything runs."""
+    bag, out = (Path(LaunchConfiguration(name).perform(context)) for name in ("bag", "out"))
+    if not bag.exists():
+        raise FileNotFoundError(f"bag:={bag} does not exist: give the path of a bag")
+    if (out / RECORDING).exists():
+        raise FileExistsError(f"{out / RECORDING} exists: give another folder with out:=FOLDER")
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def _replay(context: LaunchContext) -> list[Action]:
+    """Recorder, then player, then evaluation: each starts when the one before lets it."""
+
+    def value(name: str) -> str:
+        return LaunchConfiguration(name).perform(context)
+
+    bag, out = value("bag"), Path(value("out"))
+    recording = out / RECORDING
+    node = "/".join(["", *filter(None, f"{value('namespace')}/{value('name')}".split("/"))])
+    outputs = dict.fromkeys(["odometry", *value("record").split()])
+    topics = [f"{node}/{output}" for output in outputs]
+    odometry = topics[0]
+
+    image = value("image")
+    if value("image_transport") == "compressed":
+        image = f"{image}/compressed"
+    inputs = (image, value("camera_info"))
+    awaited = [word for topic in inputs for word in ("--wait-for-subscribers", topic)]
+    step = ["--in-step-with", odometry] if value("in_step") == "true" else []
+
+    record = _lgc("record", str(recording), *topics, "/diagnostics")
+    play = _lgc("play", bag, "--clock", "--reliable", "--rate", value("rate"), *awaited, *step)
+    gt = value("gt")
+    truth = gt if not gt or Path(gt).is_file() else f"{bag}:{gt}"
+    evaluate = _lgc(
+        *("evaluate", "trajectory", f"{recording}:{odometry}", truth),
+        *("--align", value("align"), "--json", str(out / "metrics.json")),
+    )
+    heard = ""
+
+    def on_output(event: ProcessIO) -> Action | None:
+        """Play as soon as the recorder, which says what it records, listens to odometry."""
+        nonlocal heard
+        before = heard
+        heard += "".join(event.text.decode().split())
+        return play if odometry in heard and odometry not in before else None
+
+    def on_exit(event: ProcessExited, context: LaunchContext) -> Action | None:
+        if context.is_shutdown or event.process_name.startswith("rviz2"):
+            return None
+        if event.action is play and event.returncode == 0:
+            stop = ShutdownProcess(process_matcher=matches_action(record))
+            return TimerAction(period=LAST_FRAME_S, actions=[EmitEvent(event=stop)])
+        if event.action is record and event.returncode == 0 and truth:
+            return evaluate
+        if event.action in (record, evaluate) and event.returncode == 0:
+            return EmitEvent(event=Shutdown(reason="the replay is complete"))
+        return EmitEvent(event=Shutdown(reason=f"{event.process_name} has ended too early"))
+
+    return [
+        RegisterEventHandler(OnProcessIO(target_action=record, on_stderr=on_output)),
+        RegisterEventHandler(OnProcessExit(on_exit=on_exit)),
+        record,
+    ]
+
+
+def _lgc(command: str, *words: str) -> ExecuteProcess:
+    return ExecuteProcess(
+        cmd=[ExecutableInPackage("lgc", "lgc_ros"), "--verbose", command, *words],
+        name=f"lgc_{command}",
+        output="screen",
+        sigterm_timeout=CLOSING_S,
+    )
