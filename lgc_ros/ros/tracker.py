@@ -75,7 +75,7 @@ class Tracker:
                 "device": str(filter_.device),
             }
         sigma = self.odometry.scale_sigma
-        known = "not known yet" if sigma >= 1 else f"to {100 * sigma:.1f} %"
+        known = "no" if sigma >= 1 else f"to {100 * sigma:.1f} %"
         return setup | {"scale": options.scale.source, "scale_known": known}
 
     def read(self, message: Image | CompressedImage, camera_info: CameraInfo) -> Frame:
