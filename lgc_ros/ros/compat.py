@@ -49,5 +49,5 @@ Cache = _message_filters.Cache
 TimeSynchronizer = _message_filters.TimeSynchronizer
 ApproximateTimeSynchronizer = _message_filters.ApproximateTimeSynchronizer
 
-# There is no TF without it: tf2_msgs is not among the wheels either.
+# There is no TF without it: the wheels lack the messages of tf2_msgs, too.
 tf2_ros = _load("tf2_ros")

@@ -37,8 +37,9 @@ class Outputs:
         self._inliers = publisher(MarkerArray, "~/inliers")
         self._picture = publisher(Image, "~/matches_image")
         self._bridge = compat.CvBridge()
-        # Without tf2 there are no messages for transforms either.
         self._broadcaster = compat.tf2_ros and compat.tf2_ros.TransformBroadcaster(node)
+        if self._broadcaster is None:
+            node.get_logger().info(f"{compat.ABSENT['tf2_ros']}: no transform is published")
         self._way: deque[PoseStamped] = deque()
 
     def destroy(self) -> None:
@@ -51,6 +52,8 @@ class Outputs:
             self._picture,
         ):
             self._node.destroy_lifecycle_publisher(publisher)
+        if self._broadcaster is not None:
+            self._node.destroy_publisher(self._broadcaster.pub_tf)
 
     def forget(self) -> None:
         """Begin a new path."""
