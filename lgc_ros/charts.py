@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-MARGIN = 34
+MARGIN = 38
 # Steps between grid lines that read well, times a power of ten.
 ROUND_STEPS = np.array([1.0, 2.0, 5.0, 10.0])
 
@@ -64,7 +64,7 @@ def plot_map(
 
 
 def plot_line(
-    x: np.ndarray, y: np.ndarray, x_label: str, y_label: str, width: int = 640, height: int = 220
+    x: np.ndarray, y: np.ndarray, x_label: str, y_label: str, width: int = 480, height: int = 240
 ) -> str:
     """One curve over its axis, with the area beneath it tinted."""
     frame = _Frame(0.0, float(x[-1]), float(max(y.max(), 1e-9)) * 1.1, width, height)
@@ -76,7 +76,12 @@ def plot_line(
 
 
 def plot_histogram(
-    values: Sequence[float], label: str, mark: float, bins: int = 24, width=640, height=220
+    values: Sequence[float],
+    label: str,
+    mark: float,
+    bins: int = 20,
+    width: int = 480,
+    height: int = 240,
 ) -> str:
     """How often values occur, with a line at a value of interest."""
     low, high = float(np.min(values)), float(np.max(values))
@@ -115,14 +120,14 @@ class _Frame:
 
     def axes(self, x_label: str, y_label: str) -> list[str]:
         parts = []
-        for value in _ticks(self.left, self.right, 6):
-            parts.append(_text(self.across(value), self.height - 14, f"{value:g}", "middle"))
-        for value in _ticks(0, self.top, 3):
+        for value in _ticks(self.left, self.right, 5):
+            parts.append(_text(self.across(value), self.height - 20, f"{value:g}", "middle"))
+        for value in _ticks(0, self.top, 4):
             ends = np.array([[MARGIN, self.up(value)], [self.width - MARGIN / 2, self.up(value)]])
             parts.append(_path(ends, "grid"))
             parts.append(_text(MARGIN - 6, self.up(value) + 4, f"{value:g}", "end"))
-        parts.append(_text(self.width - MARGIN / 2, self.height - 2, x_label, "end"))
-        parts.append(_text(2, 11, y_label))
+        parts.append(_text(self.width - MARGIN / 2, self.height - 4, x_label, "end"))
+        parts.append(_text(2, 13, y_label))
         return parts
 
 

@@ -118,7 +118,7 @@ def write_report(out: Path, report: Report) -> None:
         map=charts["trajectory"],
         error=charts["error"],
         latency=charts["latency"],
-        stages=_stages(live.diagnostics),
+        stages=_stages(live.reports),
         pair=_pair(report.contestants),
         data=json.dumps({"frames": frames, "cloud": _cloud(report, estimate)}),
     )
@@ -161,13 +161,13 @@ def _cloud(report: Report, way: np.ndarray) -> dict:
     return {"points": packed(report.points), "colours": colours, "way": packed(way)}
 
 
-def _stages(diagnostics: dict[str, str]) -> str:
-    """A bar of the time that each stage takes."""
-    times = {
-        label: float(diagnostics[f"{stage}_ms"])
-        for stage, label in STAGES.items()
-        if f"{stage}_ms" in diagnostics
-    }
+def _stages(reports: list[dict[str, str]]) -> str:
+    """A bar of the time that each stage takes, on average over the reports of the node."""
+    times = {}
+    for stage, label in STAGES.items():
+        ms = [float(report[key]) for report in reports if (key := f"{stage}_ms") in report]
+        if ms:
+            times[label] = sum(ms) / len(ms)
     total = max(sum(times.values()), 1e-9)
     bars = "".join(
         f'<i class="s{k}" style="width:{100 * ms / total:.1f}%"></i>'

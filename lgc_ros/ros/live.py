@@ -65,7 +65,7 @@ class LiveRun:
         played, answered: number of images published, and of poses that came back.
         latency_ms: from publishing an image to receiving its pose, by stamp in nanoseconds.
         pictures: the node's pictures of its matches as JPEG, by stamp.
-        diagnostics: values of the node's last report, and `message`, its summary.
+        reports: values of each report of the node's diagnostics, and `message`, its summary.
         seconds: from the first image to the last pose.
         domain: of ROS, private to this run.
     """
@@ -75,8 +75,13 @@ class LiveRun:
     answered: int = 0
     latency_ms: dict[int, float] = field(default_factory=dict)
     pictures: dict[int, bytes] = field(default_factory=dict)
-    diagnostics: dict[str, str] = field(default_factory=dict)
+    reports: list[dict[str, str]] = field(default_factory=list)
     seconds: float = 0.0
+
+    @property
+    def diagnostics(self) -> dict[str, str]:
+        """The last report."""
+        return self.reports[-1] if self.reports else {"message": "nothing"}
 
 
 def run_live(
@@ -123,7 +128,7 @@ def run_live(
         run.seconds = time.monotonic() - start_s
         _check_interrupted(ros)
     if not run.answered:
-        raise LgcError(f"the node answered no image; it said: {run.diagnostics.get('message')}")
+        raise LgcError(f"the node answered no image; it said: {run.diagnostics['message']}")
     return run
 
 
@@ -146,7 +151,7 @@ class _Listener:
         if run.played - run.answered > MAX_UNANSWERED:
             raise LgcError(
                 f"the node answered {run.answered} of {run.played} images; it said: "
-                f"{run.diagnostics.get('message', 'nothing')}"
+                f"{run.diagnostics['message']}"
             )
 
     def on_message(self, topic: str, data: bytes) -> None:
@@ -157,8 +162,8 @@ class _Listener:
             run.latency_ms[stamp] = 1e3 * (time.monotonic() - self._sent_s[stamp])
         elif topic == DIAGNOSTICS:
             status = deserialize_message(data, DiagnosticArray).status[0]
-            run.diagnostics = {value.key: value.value for value in status.values}
-            run.diagnostics["message"] = status.message
+            values = {value.key: value.value for value in status.values}
+            run.reports.append(values | {"message": status.message})
         self._progress(run)
 
     def on_picture(self, message: Image) -> None:
