@@ -12,7 +12,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from lgc_ros.ros import compat
 from lgc_ros.ros.diagnostics import Monitor
 from lgc_ros.ros.parameters import NodeParameters
-from lgc_ros.ros.qos import OVERRIDABLE, input_qos
+from lgc_ros.ros.qos import OVERRIDABLE, checked_overrides, input_qos
 from lgc_ros.ros.scale_input import ScaleInput, scale_input
 from lgc_ros.ros.topic_watch import TopicWatch
 
@@ -88,15 +88,16 @@ class Inputs:
             f"{package}/msg/{message}",
             self._node.get_publishers_info_by_topic,
         )
-        subscriber = compat.Subscriber(
-            self._node,
-            kind,
-            topic,
-            qos_profile=qos,
-            qos_overriding_options=OVERRIDABLE,
-            # The watch says more than the default lines in the log would.
-            event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False),
-        )
+        with checked_overrides(topic):
+            subscriber = compat.Subscriber(
+                self._node,
+                kind,
+                topic,
+                qos_profile=qos,
+                qos_overriding_options=OVERRIDABLE,
+                # The watch says more than the default lines in the log would.
+                event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False),
+            )
         subscriber.registerCallback(watch.on_message)
         watch.requested = qos  # with what parameters have overridden
         return watch, subscriber

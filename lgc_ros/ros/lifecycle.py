@@ -17,7 +17,8 @@ Transition = Callable[[LifecycleNode, LifecycleState], TransitionCallbackReturn]
 def told(transition: Transition) -> Transition:
     """A transition whose failure is logged; rclpy would keep it to itself.
 
-    What the user can solve leaves the node in the state it was in, so that it can be tried again.
+    What the user can solve leaves the node in the state it was in, so that it can be tried again,
+    and becomes `node.idle`, the reason for doing nothing.
     """
 
     @functools.wraps(transition)
@@ -25,7 +26,8 @@ def told(transition: Transition) -> Transition:
         try:
             return transition(node, state)
         except LgcError as error:
-            node.get_logger().error(f"{transition.__name__} failed: {error}")
+            node.idle = f"the node could not {transition.__name__.removeprefix('on_')}: {error}"
+            node.get_logger().error(node.idle)
             return TransitionCallbackReturn.FAILURE
         except Exception:
             node.get_logger().error(f"{transition.__name__} failed: {traceback.format_exc()}")

@@ -55,6 +55,9 @@ class OdometryNode(LifecycleNode):
     Callbacks only hand the newest image to a worker thread, so that the node answers while it
     computes; `_lock` guards what both use. There is a tracker, and all that publishes, from
     configure to cleanup, and inputs and worker from activate to deactivate.
+
+    Attributes:
+        idle: why the node does nothing, while it is not active.
     """
 
     def __init__(self) -> None:
@@ -62,7 +65,7 @@ class OdometryNode(LifecycleNode):
         declare_parameters(self)
         self._settings = read_parameters(self)
         self._lock = threading.Lock()
-        self._idle = UNCONFIGURED
+        self.idle = UNCONFIGURED
         self._tracker: Tracker | None = None
         self._outputs: Outputs | None = None
         self._mounting: Mounting | None = None
@@ -86,26 +89,24 @@ class OdometryNode(LifecycleNode):
     @told
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         p = self._settings
-        try:
-            self._tracker = Tracker(p.odometry, p.rectified, self.get_logger())
-        except LgcError as error:
-            self._idle = f"the node could not be configured: {error}"
-            raise
+        tracker = Tracker(p.odometry, p.rectified, self.get_logger())
         self._outputs = Outputs(self)
         self._mounting = Mounting(self, p.base_frame, p.T_bc)
-        self._idle = INACTIVE
+        self._tracker = tracker
+        self.idle = INACTIVE
         return super().on_configure(state)
 
     @told
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._worker = NewestFirstWorker(self._work, f"{NAME}_worker")
         self._inputs = Inputs(self, self._settings, self._on_pair)
+        self._worker = NewestFirstWorker(self._work, f"{NAME}_worker")
         self.get_logger().info(f"waiting for {self._inputs.monitor.images.topic}")
         return super().on_activate(state)
 
     @told
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         self.stop()
+        self.idle = INACTIVE
         return super().on_deactivate(state)
 
     @told
@@ -139,7 +140,7 @@ class OdometryNode(LifecycleNode):
         if self._mounting is not None:
             self._mounting.close()
         self._tracker = self._outputs = self._mounting = None
-        self._idle = idle
+        self.idle = idle
 
     def _on_pair(self, image: Image | CompressedImage, camera_info: CameraInfo) -> None:
         if self._worker is not None:
@@ -206,13 +207,16 @@ class OdometryNode(LifecycleNode):
                 self._mounting = Mounting(self, after.base_frame, after.T_bc)
         # Without the lock: a subscription declares parameters, which leads here again.
         if self._inputs is not None and before.odometry.scale != after.odometry.scale:
-            self._inputs.listen_for_scale(after)
+            try:
+                self._inputs.listen_for_scale(after)
+            except LgcError as error:
+                self.get_logger().error(str(error))
 
     def _on_tick(self) -> None:
         name = f"{self.get_fully_qualified_name().lstrip('/')}: odometry"
         if self._inputs is None:
             status = DiagnosticStatus(
-                name=name, level=DiagnosticStatus.WARN, message=self._idle, hardware_id=NAME
+                name=name, level=DiagnosticStatus.WARN, message=self.idle, hardware_id=NAME
             )
         else:
             status = self._inputs.monitor.report(name, self._tracker.setup, self._worker.dropped)

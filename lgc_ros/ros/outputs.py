@@ -16,7 +16,7 @@ from lgc_ros.landmarks import Keyframe
 from lgc_ros.ros import compat, messages
 from lgc_ros.ros.markers import inlier_markers, matches_picture
 from lgc_ros.ros.parameters import NodeParameters
-from lgc_ros.ros.qos import OVERRIDABLE, output_qos
+from lgc_ros.ros.qos import OVERRIDABLE, checked_overrides, output_qos
 from lgc_ros.ros.tracker import Tracked
 
 
@@ -25,9 +25,10 @@ class Outputs:
 
     def __init__(self, node: LifecycleNode) -> None:
         def publisher(kind: type, topic: str):
-            return node.create_lifecycle_publisher(
-                kind, topic, output_qos(), qos_overriding_options=OVERRIDABLE
-            )
+            with checked_overrides(node.resolve_topic_name(topic)):
+                return node.create_lifecycle_publisher(
+                    kind, topic, output_qos(), qos_overriding_options=OVERRIDABLE
+                )
 
         self._node = node
         self._odometry = publisher(Odometry, "~/odometry")

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rclpy.exceptions import InvalidParameterTypeException
 from rclpy.qos import DurabilityPolicy, QoSPolicyKind, QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
+
+from lgc_ros.errors import ConfigError
 
 OVERRIDABLE = QoSOverridingOptions(
     (
@@ -29,6 +35,18 @@ def input_qos(depth: int = 5) -> QoSProfile:
 def output_qos() -> QoSProfile:
     """Reliable; a new profile each time, since overrides write into it."""
     return QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
+
+
+@contextmanager
+def checked_overrides(topic: str) -> Iterator[None]:
+    """Tell the user what is wrong with overrides that rclpy refuses, in user terms."""
+    try:
+        yield
+    except (RuntimeError, InvalidParameterTypeException) as error:
+        raise ConfigError(
+            f"the parameters qos_overrides.{topic} cannot be used: {error}; start the node with "
+            "values of ROS, such as reliability best_effort or reliable"
+        ) from error
 
 
 def shortcoming(offered: QoSProfile, requested: QoSProfile) -> tuple[str, str, str] | None:
