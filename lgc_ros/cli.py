@@ -330,22 +330,65 @@ def synth(
 def bench(
     rounds: Annotated[int, typer.Option(min=1, help="How often each contestant runs.")] = 15,
     device: DeviceOption = "auto",
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with pairs.txt and images/: RANSAC meets its hard pairs, not rendered "
+            "ones."
+        ),
+    ] = None,
     json_file: JsonOption = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the times into this picture.")] = None,
 ) -> None:
-    """Milliseconds by stage (median, 10th to 90th percentile) on this machine."""
-    from lgc_ros.bench import run_bench
+    """How fast every stage and every engine is on this machine, and ratios to compare by."""
+    from lgc_ros.bench import RATIOS, plot_bench, run_bench
 
     with _progress("rounds") as progress:
-        results = run_bench(rounds, device, progress)
-    table = _number_table("milliseconds", ("features", "match", "filter", "estimate"))
-    for name, stages in results["ms"].items():
-        cells = (f"{v['median']:.0f} ({v['p10']:.0f}-{v['p90']:.0f})" for v in stages.values())
-        table.add_row(name, *cells)
-    stdout.print(table)
-    typer.echo(f"OpenCV's brute force / our matcher: {results['ratios']['bf_over_match']:.1f}")
+        results = run_bench(rounds, device, pairs, progress)
+    _print_bench(results, RATIOS)
     if json_file:
         _write_json(json_file, results)
-        typer.echo(f"wrote {json_file}")
+    if plot:
+        plot_bench(plot, results)
+    for written in filter(None, (json_file, plot)):
+        typer.echo(f"wrote {written}")
+
+
+def _print_bench(results: dict, meanings: dict[str, str]) -> None:
+    def number(value: float) -> str:
+        return f"{value:.{2 if value < 1 else 1 if value < 20 else 0}f}"
+
+    def cell(times: dict[str, float]) -> str:
+        return f"{number(times['median'])} ({number(times['p5'])}-{number(times['p95'])})"
+
+    machine = results["machine"]
+    title = f"milliseconds, median (5-95 %), {machine['threads']} threads"
+    stages = _number_table(title, ("features", "match", "filter", "estimate"))
+    for name, row in results["ms"].items():
+        stages.add_row(name, *(cell(times) for times in row.values()))
+    engines: dict[str, dict[str, str]] = {}
+    others = {}
+    for name, times in results["filter_ms"].items():
+        engine, _, count = name.rpartition(" ")
+        if count.isdigit():
+            engines.setdefault(engine, {})[count] = cell(times)
+        else:
+            others[name] = cell(times)
+    counts = tuple(next(iter(engines.values())))
+    filters = _number_table("the filter by engine and number of matches", counts)
+    for name, cells in engines.items():
+        filters.add_row(name, *cells.values())
+    for name, text in others.items():
+        filters.add_row(name, *(text if count == "2000" else "" for count in counts))
+    frames = _number_table("a frame of a sequence", ("ms",))
+    for name, times in results["frame_ms"].items():
+        frames.add_row(name, cell(times))
+    ratios = Table(title="ratios", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    for heading in ("ratio", "median (5-95 %)", ""):
+        ratios.add_column(heading)
+    for name, times in results["ratio_spread"].items():
+        ratios.add_row(name, cell(times), meanings[name])
+    stdout.print(stages, filters, frames, ratios)
 
 
 @contextmanager

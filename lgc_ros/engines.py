@@ -1,7 +1,7 @@
 """What runs the network: engines by name, one signature, scores alike to rounding.
 
 An engine takes (N, 4 + side) float32 rows of one pair and gives (N,) logits, for any N ≥ 1 without
-compiling anew. All use as many threads as torch is allowed, see `lgc_ros.threads`.
+compiling anew. They use as many threads as torch is allowed, see `lgc_ros.threads`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ class Engine:
 
 
 def torch_engine(network: CorrespondenceNetwork, info: ModelInfo, device: str) -> Engine:
-    """torch: no more than is installed anyway; half precision on a GPU."""
+    """torch: needs nothing else; half precision on a GPU, one thread on a CPU.
+
+    With more threads it would be faster alone, but they spin at hundreds of barriers, and where
+    another process takes one of the cores that costs a hundred times what it gains.
+    """
     chosen = choose_device(device)
     if info.network.context != "cn":
         network = network.to(chosen)
@@ -47,7 +51,7 @@ def torch_engine(network: CorrespondenceNetwork, info: ModelInfo, device: str) -
     elif chosen.type == "cuda":
         run = GraphedNetwork(network, chosen)
     else:
-        run = FusedNetwork(network)
+        run = _single_threaded(FusedNetwork(network))
     return Engine("torch", str(chosen), lambda rows: run(torch.from_numpy(rows)).cpu().numpy())
 
 
@@ -145,6 +149,18 @@ def _fastest(info: ModelInfo, device: str) -> tuple[str, str]:
     if missing:
         return "torch", f"openvino would be faster, but {' and '.join(missing)} is not installed"
     return "openvino", "the fastest on a CPU"
+
+
+def _single_threaded(run: Callable[[torch.Tensor], torch.Tensor]) -> Callable:
+    def alone(rows: torch.Tensor) -> torch.Tensor:
+        allowed = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return run(rows)
+        finally:
+            torch.set_num_threads(allowed)
+
+    return alone
 
 
 def _onnxruntime(
