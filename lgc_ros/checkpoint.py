@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from lgc_ros.errors import CheckpointError
 from lgc_ros.network import CorrespondenceNetwork, NetworkConfig
-from lgc_ros.side import channel_count, unknown_side
+from lgc_ros.side import unknown_side
 
 FORMAT = "lgc_ros/1"
 MODELS_DIR = Path(__file__).parent / "models"
@@ -44,10 +44,10 @@ class ModelInfo:
     def __post_init__(self) -> None:
         if problem := unknown_side(self.side):
             raise ValueError(problem)
-        if channel_count(self.side) != self.network.side:
+        if len(self.side) != self.network.side:
             raise ValueError(
-                f"side information {self.side} has {channel_count(self.side)} channels, the "
-                f"network takes {self.network.side}"
+                f"{len(self.side)} kinds of side information named, the network takes "
+                f"{self.network.side}"
             )
 
 

@@ -1,4 +1,9 @@
-"""Side information: what is known of a match beside its coordinates, as the network takes it."""
+"""Side information: what is known of a match beside its coordinates, as the network takes it.
+
+`ratio` and `mutual` tell how distinctive a match is. `consensus` tells how many distinctive
+matches of the pair grew and turned as this one did: right matches do so together, wrong ones
+each for itself.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +11,55 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-# Channels that each kind of side information takes. `ratio` and `mutual` tell how distinctive a
-# match is; `zoom` and `roll`, by which its keypoint grew and turned, are alike for the right
-# matches of a pair and anything for wrong ones.
-CHANNELS = {"ratio": 1, "mutual": 1, "zoom": 1, "roll": 2}
+SIDE = ("ratio", "mutual", "consensus")
+ROLL_BINS = 36  # of 10 degrees
+ZOOM_BINS = 24  # of a quarter octave
+ZOOM_LIMIT = 3.0  # octaves either way
+SMOOTHING = np.array([0.06, 0.24, 0.4, 0.24, 0.06])  # neighbours count, as rolls and zooms vary
 
 
 def unknown_side(names: Iterable[str]) -> str:
     """What is wrong with the names of side information; empty if nothing is."""
-    unknown = [name for name in names if name not in CHANNELS]
+    unknown = [name for name in names if name not in SIDE]
     if not unknown:
         return ""
-    return f"unknown side information {', '.join(unknown)}; known are {', '.join(CHANNELS)}"
-
-
-def channel_count(names: Iterable[str]) -> int:
-    """Number of input channels that the named side information takes."""
-    return sum(CHANNELS[name] for name in names)
+    return f"unknown side information {', '.join(unknown)}; known are {', '.join(SIDE)}"
 
 
 def network_inputs(
     x0: np.ndarray, x1: np.ndarray, known: object, names: Sequence[str]
 ) -> np.ndarray:
-    """(N, 4 + channels) float32 rows of the network: coordinates, then side information.
+    """(N, 4 + len(names)) float32 rows of the network: coordinates, then side information.
 
     Args:
         x0, x1: (N, 2) normalized coordinates.
-        known: has the side information as attributes, (N,) each.
-        names: which of it the network takes, in order. An angle enters as cosine and sine.
+        known: has `ratio`, `mutual`, `zoom` and `roll` of the matches, as far as they are needed.
+        names: which side information the network takes, in order.
     """
-    columns = [x0, x1]
-    for name in names:
-        values = getattr(known, name)
-        columns += [np.cos(values), np.sin(values)] if name == "roll" else [values]
-    return np.column_stack(columns).astype(np.float32)
+    side = [consensus(known) if name == "consensus" else getattr(known, name) for name in names]
+    return np.column_stack([x0, x1, *side]).astype(np.float32)
+
+
+def consensus(known: object) -> np.ndarray:
+    """(N,) in [0, 1]: votes of distinctive matches for each match's zoom and roll.
+
+    All matches vote, mutual ones with as much weight as they pass the ratio test by; 1 is where
+    the pair's votes culminate.
+    """
+    roll = (known.roll / (2 * np.pi) % 1 * ROLL_BINS).astype(np.int64) % ROLL_BINS
+    zoom = (known.zoom + ZOOM_LIMIT) / (2 * ZOOM_LIMIT) * ZOOM_BINS
+    zoom = np.clip(zoom, 0, ZOOM_BINS - 1).astype(np.int64)
+    weight = known.mutual * (1 - known.ratio)
+    votes = np.bincount(roll * ZOOM_BINS + zoom, weight, ROLL_BINS * ZOOM_BINS)
+    votes = _smooth(votes.reshape(ROLL_BINS, ZOOM_BINS))
+    return votes[roll, zoom] / max(votes.max(), np.finfo(float).tiny)
+
+
+def _smooth(votes: np.ndarray) -> np.ndarray:
+    """Blurred in both directions; the first, an angle, has no ends."""
+    reach = len(SMOOTHING) // 2
+    shifts = range(-reach, reach + 1)
+    votes = sum(s * np.roll(votes, k, axis=0) for k, s in zip(shifts, SMOOTHING, strict=True))
+    padded = np.pad(votes, ((0, 0), (reach, reach)))
+    width = votes.shape[1]
+    return sum(s * padded[:, k : k + width] for k, s in enumerate(SMOOTHING))

@@ -92,7 +92,7 @@ def test_safetensors_of_another_program_are_refused(tmp_path):
         ({"network": "{"}, "broken metadata"),
         ({"network": json.dumps({"context": "magic"})}, "broken metadata"),
         ({"side": json.dumps(["colour"])}, "unknown side information"),
-        ({"side": json.dumps([])}, "0 channels, the network takes 1"),
+        ({"side": json.dumps([])}, "0 kinds of side information named"),
         ({"network": json.dumps({**SMALL.as_dict(), "width": 16})}, "wrong shape"),
         ({"network": json.dumps({**SMALL.as_dict(), "blocks": 2})}, "missing"),
     ],

@@ -11,7 +11,7 @@ import yaml
 
 from lgc_ros.errors import ConfigError
 from lgc_ros.network import CONTEXTS, NetworkConfig
-from lgc_ros.side import channel_count, unknown_side
+from lgc_ros.side import unknown_side
 from training.data.batches import SourceConfig
 from training.settings import build, read_mapping
 
@@ -94,7 +94,7 @@ class TrainConfig:
     @property
     def network(self) -> NetworkConfig:
         head = "direct" if self.loss == "direct" else "weights"
-        return NetworkConfig(self.blocks, self.width, self.context, head, channel_count(self.side))
+        return NetworkConfig(self.blocks, self.width, self.context, head, len(self.side))
 
     def as_dict(self) -> dict:
         return asdict(self)

@@ -27,7 +27,6 @@ from torch.utils.tensorboard import SummaryWriter
 from lgc_ros.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.errors import CheckpointError, ConfigError, LgcError
 from lgc_ros.network import COORDINATES, CorrespondenceNetwork
-from lgc_ros.side import CHANNELS
 from training.config import TrainConfig
 from training.data.batches import Batch, Batches, open_dump
 from training.losses import classification_loss, essential_loss, regression_loss
@@ -413,11 +412,11 @@ def _initial_network(config: TrainConfig) -> CorrespondenceNetwork:
 
 def _input_weights(weights: Tensor, before: Sequence[str], side: Sequence[str]) -> Tensor:
     """The first layer for other side information: what is new begins without a say."""
-    split = [COORDINATES, *(CHANNELS[name] for name in before)]
-    coordinates, *known = weights.split(split, dim=1)
-    columns = dict(zip(before, known, strict=True))
-    new = {name: weights.new_zeros(len(weights), CHANNELS[name]) for name in side}
-    return torch.cat([coordinates, *(columns.get(name, new[name]) for name in side)], dim=1)
+    columns = dict(zip(before, weights.T[COORDINATES:], strict=True))
+    new = weights.new_zeros(len(weights))
+    return torch.stack(
+        [*weights.T[:COORDINATES], *(columns.get(name, new) for name in side)], dim=1
+    )
 
 
 def _plain(value):

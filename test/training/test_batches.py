@@ -56,8 +56,8 @@ def same(a, b):
 
 
 def test_a_batch_has_the_shapes_the_network_takes():
-    batch = batches(side=("ratio", "mutual", "roll"))[0]
-    assert batch.xs.shape == (4, 50, 8)
+    batch = batches(side=("ratio", "mutual", "consensus"))[0]
+    assert batch.xs.shape == (4, 50, 7)
     assert batch.labels.shape == (4, 50)
     assert batch.E_gt.shape == (4, 3, 3)
     assert {value.dtype for value in vars(batch).values()} == {torch.float32}

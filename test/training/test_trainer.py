@@ -279,7 +279,7 @@ def test_training_goes_on_from_a_model(dumps, tmp_path):
 
 def test_side_information_can_be_added_and_taken_away(dumps, tmp_path):
     first = train(tiny(steps=4, side=("mutual",)), tmp_path / "first")
-    names = ("ratio", "roll", "mutual")
+    names = ("ratio", "consensus", "mutual")
     more = train(tiny(steps=1, init=str(first), learning_rate=0.0, side=names), tmp_path / "more")
     before, after = (load_checkpoint(path)[0].input.weight for path in (first, more))
     assert torch.equal(after[:, :4], before[:, :4])

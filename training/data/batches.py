@@ -18,13 +18,16 @@ from transforms3d.axangles import axangle2mat
 
 from lgc_ros import geometry
 from lgc_ros.errors import ConfigError, DatasetError
-from lgc_ros.side import CHANNELS, network_inputs
+from lgc_ros.side import network_inputs
 from training.data.dump import Dump, LabelledPair
 from training.data.keypoint_frames import rotation_change
 from training.data.simulation import simulate_pair
 
 MIN_DEPTH_AFTER_TURN = 0.4
 """A virtual rotation must not turn a viewing ray further sideways than this z component."""
+
+SIDE = ("ratio", "mutual", "zoom", "roll")
+"""What a pair knows of each match beside its coordinates."""
 
 PairSource = Callable[[np.random.Generator], LabelledPair]
 
@@ -139,7 +142,8 @@ def open_dump(path: Path, side: tuple[str, ...] = ()) -> Dump:
     dump = Dump(path)
     if len(dump) == 0:
         raise DatasetError(f"{path} holds no pairs: prepare it with a lower visibility limit")
-    missing = [name for name in side if getattr(dump[0], name) is None]
+    needed = SIDE if "consensus" in side else side
+    missing = [name for name in needed if getattr(dump[0], name) is None]
     if missing:
         raise DatasetError(
             f"{path} holds no {' and '.join(missing)} for its matches: prepare the data with "
@@ -172,7 +176,7 @@ def choose_matches(rng: np.random.Generator, pair: LabelledPair, count: int) -> 
         chosen = rng.choice(total, count, replace=False)
     else:
         chosen = np.concatenate([np.arange(total), rng.integers(0, total, count - total)])
-    known = {name: getattr(pair, name) for name in CHANNELS}
+    known = {name: getattr(pair, name) for name in SIDE}
     side = {name: None if value is None else value[chosen] for name, value in known.items()}
     return replace(pair, xs=pair.xs[chosen], ys=pair.ys[chosen], **side)
 
