@@ -20,16 +20,19 @@ from launch.actions import (
     IncludeLaunchDescription,
     OpaqueFunction,
     RegisterEventHandler,
+    SetEnvironmentVariable,
     TimerAction,
 )
 from launch.event_handlers import OnProcessExit, OnProcessIO
 from launch.events import Shutdown, matches_action
 from launch.events.process import ProcessExited, ProcessIO, ShutdownProcess
 from launch.launch_description_sources import PythonLaunchDescriptionSource
-from launch.substitutions import LaunchConfiguration
+from launch.substitutions import EnvironmentVariable, LaunchConfiguration
 from launch_ros.substitutions import ExecutableInPackage
 
 TRUE_FALSE = ("true", "false")
+# Where Fast DDS 2 and 3 look for room for large images; what is set already stays.
+DDS_PROFILES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
 RECORDING = "odometry.mcap"
 ALIGNMENTS = ("sim3", "se3", "scale", "none")
 # Without keeping in step, the node may still be at work when the last image has been played.
@@ -39,11 +42,12 @@ CLOSING_S = "60"
 
 
 def generate_launch_description() -> LaunchDescription:
-    odometry = Path(__file__).resolve().with_name("odometry.launch.py")
+    folder = Path(__file__).resolve().parent
     node = IncludeLaunchDescription(
-        PythonLaunchDescriptionSource(str(odometry)),
+        PythonLaunchDescriptionSource(str(folder / "odometry.launch.py")),
         launch_arguments={"use_sim_time": "true", "reliable": "true"}.items(),
     )
+    fastdds = str(folder.parent / "config" / "fastdds.xml")
     return LaunchDescription(
         [
             DeclareLaunchArgument("bag", description="rosbag2 folder, .mcap or .db3 file to play"),
@@ -91,6 +95,10 @@ def generate_launch_description() -> LaunchDescription:
                 description="outputs of the node to record, by their names behind ~/",
             ),
             OpaqueFunction(function=_prepare),
+            *(
+                SetEnvironmentVariable(name, EnvironmentVariable(name, default_value=fastdds))
+                for name in DDS_PROFILES
+            ),
             node,
             OpaqueFunction(function=_replay),
         ]
