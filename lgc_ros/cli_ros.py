@@ -162,7 +162,8 @@ def record(
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/demo"),
     frames: Annotated[
-        int, typer.Option(min=10, help="Length of the walk; 120 lead once around the room.")
+        int,
+        typer.Option(min=10, max=120, help="Length of the walk; 120 lead once around the room."),
     ] = 120,
     width: Annotated[int, typer.Option(min=160, help="Width of the images in pixels.")] = 640,
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import cv2
@@ -26,8 +27,7 @@ from lgc_ros.two_view import TwoViewPipeline, right_matches
 from lgc_ros.viz import draw_two_view, write_image
 
 ROOM = 4
-RATE_HZ, SPEED_MPS = 10.0, 1.4
-NOISE = 2.0
+LOOP_FRAMES, RATE_HZ, NOISE = 120, 10.0, 2.0
 # Two views from which RANSAC finds no right motion, of the walk of that many frames.
 PAIR_FRAMES, PAIR, PAIR_NOISE = 200, (20, 50), 4.0
 METHODS = ("ransac", "cn")
@@ -47,12 +47,9 @@ STEPS = RENDER, PLAY, EVALUATE, COMPARE, REPORT = (
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """How long the walk is, and how wide its images.
+    """How much of the walk around the room is played, and how wide its images are."""
 
-    120 frames lead once around the room.
-    """
-
-    frames: int = 120
+    frames: int = LOOP_FRAMES
     width: int = 640
 
 
@@ -71,17 +68,16 @@ def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     show(RENDER, 0, options.frames, "building a room")
     world = World(ROOM, "room")
     source = SyntheticSource(
-        "walk",
-        options.frames,
+        "loop",
+        LOOP_FRAMES,
         rate_hz=RATE_HZ,
-        speed_mps=SPEED_MPS,
         camera=_camera(options.width),
         seed=ROOM,
         world=world,
         noise=NOISE,
     )
     bag = out / SEQUENCE
-    write_bag(source, bag, progress=lambda frames: _counted(frames, options.frames, show))
+    write_bag(_counted(islice(source, options.frames), options.frames, show), bag)
 
     def live_progress(run: LiveRun) -> None:
         said = {"status": "", "inliers": "0", "dropped": "0"} | run.diagnostics

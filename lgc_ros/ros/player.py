@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from builtin_interfaces.msg import Time
 from rclpy.duration import Duration
@@ -106,7 +106,10 @@ class _Player:
         self._session, self._reader, self._options = session, reader, options
         self._bag = bag
         self._start_ns, self._stop_ns = _span(reader, bag, options)
-        self._publishers = self._advertise(_chosen(reader, bag, options))
+        topics = _chosen(reader, bag, options)
+        resolve = session.node.resolve_topic_name
+        self._names = {topic: resolve(options.remap.get(topic, topic)) for topic in topics}
+        self._publishers = self._advertise(topics)
         self._counts = Counter(dict.fromkeys(self._publishers, 0))
         self._clock = options.clock_hz and session.node.create_publisher(Clock, CLOCK_TOPIC, 10)
         self._tick_s = float("-inf")
@@ -114,16 +117,17 @@ class _Player:
 
     def run(self, progress: Progress) -> Counter[str]:
         self._await_subscribers()
-        connections = [c for c in self._reader.connections if self._name(c) in self._publishers]
+        connections = [
+            connection
+            for connection in self._reader.connections
+            if self._names.get(connection.topic) in self._publishers
+        ]
         while not self._session.stopping.is_set():
             self._play_once(connections, progress)
             if not self._options.loop:
                 break
         self._await_delivery()
         return self._counts
-
-    def _name(self, connection: Connection) -> str:
-        return self._options.remap.get(connection.topic, connection.topic)
 
     def _advertise(self, topics: dict[str, list[Connection]]) -> dict[str, Publisher]:
         publishers = {}
@@ -133,8 +137,7 @@ class _Player:
             except ConfigError as error:
                 log.warning("%s is left out: %s", topic, error)
                 continue
-            name = self._name(connections[0])
-            qos = self._qos(topic, connections)
+            name, qos = self._names[topic], self._qos(topic, connections)
             publishers[name] = self._session.node.create_publisher(kind, name, qos)
         if not publishers:
             raise ConfigError("nothing of this bag can be published, see above")
@@ -153,11 +156,8 @@ class _Player:
         node = self._session.node
         for name in self._options.wait_for:
             publisher = self._publishers.get(node.resolve_topic_name(name))
-            count = (
-                publisher.get_subscription_count
-                if publisher
-                else partial(node.count_subscribers, name)
-            )
+            others = partial(node.count_subscribers, name)
+            count = publisher.get_subscription_count if publisher else others
             self._session.wait_for(count, f"a subscriber of {name}")
         if self._answers:
             self._answers.await_publisher()
@@ -185,7 +185,7 @@ class _Player:
                 begin_s += time.monotonic() - asked_s
             if self._session.stopping.is_set():
                 return
-            name = self._name(connection)
+            name = self._names[connection.topic]
             self._publishers[name].publish(bytes(data))
             self._counts[name] += 1
             progress(Played(name, data, (log_ns - self._start_ns) * 1e-9, total_s))
@@ -205,8 +205,8 @@ class _Player:
             now_s = time.monotonic()
             if self._clock and now_s >= self._tick_s:
                 played_s = (min(now_s, due_s) - begin_s) * self._options.rate
-                bag_ns = self._start_ns + round(played_s * 1e9)
-                self._clock.publish(Clock(clock=Time(**_time_fields(bag_ns))))
+                sec, nanosec = divmod(self._start_ns + round(played_s * 1e9), 10**9)
+                self._clock.publish(Clock(clock=Time(sec=sec, nanosec=nanosec)))
                 self._tick_s = now_s + 1 / self._options.clock_hz
             if now_s >= due_s:
                 return
@@ -258,10 +258,6 @@ class _Answers:
                 ANSWER_S,
                 self._unanswered,
             )
-
-
-def _time_fields(stamp_ns: int) -> dict[str, Any]:
-    return {"sec": stamp_ns // 10**9, "nanosec": stamp_ns % 10**9}
 
 
 def _span(reader: AnyReader, bag: Path, options: PlayOptions) -> tuple[int, int]:

@@ -222,7 +222,7 @@ def test_a_clock_runs_with_the_bag_and_goes_back_with_it(bag, tmp_path):
 
 
 def test_a_part_is_played_under_another_name(bag, tmp_path):
-    remapped = "--remap", f"{INFOS}:=/infos", "--wait-for-subscribers", "/infos"
+    remapped = "--remap", f"{INFOS}:=infos", "--wait-for-subscribers", "infos"
     part = "--start-offset", 0.1, "--duration", 0.2
     with playing(tmp_path, bag, "--topics", INFOS, *remapped, *part) as player:
         infos = player.listen(CameraInfo, "/infos")
