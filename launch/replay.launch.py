@@ -23,9 +23,9 @@ from launch.actions import (
     SetEnvironmentVariable,
     TimerAction,
 )
-from launch.event_handlers import OnProcessExit, OnProcessIO
+from launch.event_handlers import OnProcessExit
 from launch.events import Shutdown, matches_action
-from launch.events.process import ProcessExited, ProcessIO, ShutdownProcess
+from launch.events.process import ProcessExited, ShutdownProcess
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import EnvironmentVariable, LaunchConfiguration
 from launch_ros.substitutions import ExecutableInPackage
@@ -116,7 +116,7 @@ def _prepare(context: LaunchContext) -> None:
 
 
 def _replay(context: LaunchContext) -> list[Action]:
-    """Recorder, then player, then evaluation: each starts when the one before lets it."""
+    """Recorder and player, which waits for it and for the node; after them the evaluation."""
 
     def value(name: str) -> str:
         return LaunchConfiguration(name).perform(context)
@@ -128,29 +128,24 @@ def _replay(context: LaunchContext) -> list[Action]:
     topics = [f"{node}/{output}" for output in outputs]
     odometry = topics[0]
 
-    image = value("image")
+    image, camera_info = value("image"), value("camera_info")
     if value("image_transport") == "compressed":
         image = f"{image}/compressed"
-    inputs = (image, value("camera_info"))
-    awaited = [word for topic in inputs for word in ("--wait-for-subscribers", topic)]
-    step = ["--in-step-with", odometry] if value("in_step") == "true" else []
+    # A bag that does not hold what is remapped, be it to its own name, is refused.
+    held = [f"--remap={topic}:={topic}" for topic in (image, camera_info)]
+    awaited = [f"--wait-for-subscribers={topic}" for topic in (image, camera_info, *topics)]
+    step = [f"--in-step-with={odometry}"] if value("in_step") == "true" else []
 
     record = _lgc("record", str(recording), *topics, "/diagnostics")
-    play = _lgc("play", bag, "--clock", "--reliable", "--rate", value("rate"), *awaited, *step)
+    play = _lgc(
+        "play", bag, "--clock", "--reliable", f"--rate={value('rate')}", *held, *awaited, *step
+    )
     gt = value("gt")
     truth = gt if not gt or Path(gt).is_file() else f"{bag}:{gt}"
     evaluate = _lgc(
         *("evaluate", "trajectory", f"{recording}:{odometry}", truth),
         *("--align", value("align"), "--json", str(out / "metrics.json")),
     )
-    heard = ""
-
-    def on_output(event: ProcessIO) -> Action | None:
-        """Play as soon as the recorder, which says what it records, listens to odometry."""
-        nonlocal heard
-        before = heard
-        heard += "".join(event.text.decode().split())
-        return play if odometry in heard and odometry not in before else None
 
     def on_exit(event: ProcessExited, context: LaunchContext) -> Action | None:
         if context.is_shutdown or event.process_name.startswith("rviz2"):
@@ -164,16 +159,12 @@ def _replay(context: LaunchContext) -> list[Action]:
             return EmitEvent(event=Shutdown(reason="the replay is complete"))
         return EmitEvent(event=Shutdown(reason=f"{event.process_name} has ended too early"))
 
-    return [
-        RegisterEventHandler(OnProcessIO(target_action=record, on_stderr=on_output)),
-        RegisterEventHandler(OnProcessExit(on_exit=on_exit)),
-        record,
-    ]
+    return [RegisterEventHandler(OnProcessExit(on_exit=on_exit)), record, play]
 
 
 def _lgc(command: str, *words: str) -> ExecuteProcess:
     return ExecuteProcess(
-        cmd=[ExecutableInPackage("lgc", "lgc_ros"), "--verbose", command, *words],
+        cmd=[ExecutableInPackage("lgc", "lgc_ros"), command, *words],
         name=f"lgc_{command}",
         output="screen",
         sigterm_timeout=CLOSING_S,

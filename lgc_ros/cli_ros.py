@@ -85,7 +85,8 @@ def play(
         typer.Option(
             metavar="TOPIC",
             help="Hold each image until this topic, such as /lgc_odometry/odometry, answered "
-            "the one before: a slow listener misses none.",
+            "the one before: a slow listener misses none. Of several topics with images name the "
+            "answered one with --wait-for-subscribers.",
         ),
     ] = None,
 ) -> None:

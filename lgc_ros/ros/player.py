@@ -65,7 +65,8 @@ class PlayOptions:
         wait_for: topics that must have a subscriber before anything is played; they need not be
             of the bag, so that a recorder of what comes out is there in time.
         in_step_with: a topic that answers each image with a message of the same stamp; the next
-            image is held back until it has, so that a slow listener misses none.
+            image is held back until it has, so that a slow listener misses none. Where images
+            are waited for, only they are answered: others may be depth, or of another camera.
     """
 
     rate: float = 1.0
@@ -175,10 +176,11 @@ class _Player:
         """Play the span; bag time stands still while an answer is waited for."""
         begin_s = time.monotonic()
         total_s = (self._stop_ns - self._start_ns) * 1e-9
+        asking = self._asking(connections)
         for connection, log_ns, data in self._messages(connections):
             due_s = begin_s + (log_ns - self._start_ns) * 1e-9 / self._options.rate
             self._keep_time(begin_s, due_s)
-            if self._answers and connection.msgtype in IMAGE_TYPES:
+            if self._answers and self._names[connection.topic] in asking:
                 asked_s = time.monotonic()
                 self._answers.await_last()
                 self._answers.expect(raw_stamp_ns(data))
@@ -192,6 +194,12 @@ class _Player:
         if self._answers:
             self._answers.await_last()
         self._keep_time(begin_s, begin_s + total_s / self._options.rate)
+
+    def _asking(self, connections: list[Connection]) -> set[str]:
+        """Topics whose images are answered."""
+        images = {self._names[c.topic] for c in connections if c.msgtype in IMAGE_TYPES}
+        waited = map(self._session.node.resolve_topic_name, self._options.wait_for)
+        return images.intersection(waited) or images
 
     def _messages(self, connections: list[Connection]) -> Iterator[tuple[Connection, int, bytes]]:
         try:

@@ -255,6 +255,25 @@ def test_in_step_with_a_listener_no_image_comes_before_its_answer(bag, tmp_path)
         assert player.process.wait(DEADLINE_S) == 0
 
 
+def test_images_that_nobody_answers_are_not_held_if_the_answered_ones_are_named(tmp_path):
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        for topic in (IMAGES, "/other/image"):
+            connection = writer.add_connection(topic, TYPES[IMAGES], typestore=STORE)
+            for shift, stamp in enumerate(STAMPS_NS[:3]):
+                message = messages(stamp if topic == IMAGES else stamp + shift)[IMAGES]
+                data = bytes(STORE.serialize_cdr(message, TYPES[IMAGES]))
+                writer.write(connection, stamp, data)
+    named = "--wait-for-subscribers", IMAGES, "--in-step-with", "/answer"
+    with playing(tmp_path, tmp_path / "bag", *named) as player:
+        images = player.listen(Image, IMAGES)
+        answers = player.speak(CameraInfo, "/answer")
+        for number in range(1, 4):
+            player.spin_until(lambda number=number: len(images) >= number, "the next image")
+            answers.publish(CameraInfo(header=images[-1].header))
+        assert player.process.wait(DEADLINE_S) == 0
+        assert "has not answered" not in player.log
+
+
 def test_what_is_waited_for_may_be_any_topic_and_is_named(bag, tmp_path):
     with playing(tmp_path, bag, "--wait-for-subscribers", "/elsewhere") as player:
         infos = player.listen(CameraInfo, INFOS)
