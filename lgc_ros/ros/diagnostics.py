@@ -120,7 +120,8 @@ class Monitor:
         (then_s, frames, drops), now_s = self._last_report, time.monotonic()
         self._last_report = now_s, self._frames, dropped
         frames, drops = self._frames - frames, dropped - drops
-        status.level, status.message = self._summary(frames, drops)
+        state = self._state  # the worker thread may replace it meanwhile
+        status.level, status.message = self._summary(state, frames, drops)
         values = {
             "fps": f"{frames / max(now_s - then_s, 1e-3):.1f}",
             "frames": self._frames,
@@ -129,13 +130,13 @@ class Monitor:
             "images": self.images.count,
             "camera_infos": self.camera_info.count,
             "pairs": self._pairs,
-            **self._measurements(),
+            **self._measurements(state),
             **setup,
         }
         status.values = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
         return status
 
-    def _summary(self, frames: int, drops: int) -> tuple[bytes, str]:
+    def _summary(self, state: OdometryState | None, frames: int, drops: int) -> tuple[bytes, str]:
         why = self.why_no_output()
         # Starting takes a moment: silence is worth a line when it lasts from report to report.
         if why and self._why:
@@ -148,22 +149,21 @@ class Monitor:
         self._why = why
         if why:
             return DiagnosticStatus.ERROR, why
-        if self._state is None:
+        if state is None:
             return DiagnosticStatus.WARN, "the first frame is in work"
         notes = [note for note in (self.why_no_scale(), _too_slow(frames, drops)) if note]
         for note in notes:
             self._log.warn(note)
-        level = LEVELS.get(self._state.status, DiagnosticStatus.OK)
+        level = LEVELS.get(state.status, DiagnosticStatus.OK)
         if notes:
             level = max(level, DiagnosticStatus.WARN)
-        return level, "; ".join([_verdict(self._state), *notes])
+        return level, "; ".join([_verdict(state), *notes])
 
-    def _measurements(self) -> dict[str, object]:
-        state, times_ms = self._state, self._times_ms
+    def _measurements(self, state: OdometryState | None) -> dict[str, object]:
         if state is None:
             return {}
+        times_ms, self._times_ms = self._times_ms, []
         if times_ms:
-            self._times_ms = []
             stages = dict.fromkeys(stage for times in times_ms for stage in times)
             self._mean_ms = {
                 f"{stage}_ms": f"{np.mean([times.get(stage, 0.0) for times in times_ms]):.1f}"

@@ -415,9 +415,10 @@ def larger(frame, size):
 def test_a_camera_that_changes_its_size_resets_and_goes_on(robot, camera, frames, size):
     with changed(robot, features="orb"):
         camera.show(frames[0])
+        said = robot.log.count("camera_info has changed")
         assert is_origin(camera.show(larger(frames[1], size)))
+        assert robot.log.count("camera_info has changed") == said + 1
         assert not is_origin(camera.show(larger(frames[3], size)))
-        assert robot.log.rstrip().endswith("camera_info has changed: the next frame is the origin")
 
 
 def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
@@ -435,7 +436,7 @@ def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
 
     status = diagnosis(robot, says("images dropped, the newest one is used"), burst)
     assert status.level == DiagnosticStatus.WARN
-    assert robot.log.count("images dropped") == 1
+    assert "images dropped, the newest one is used" in robot.log
     stamps_ns = [m.header.stamp.sec * SECOND_NS + m.header.stamp.nanosec for m in answers]
     assert stamps_ns == sorted(set(stamps_ns)), "each once, in order"
     after = values(fresh_report(robot))
@@ -477,14 +478,16 @@ def test_a_camera_that_dies_is_named_and_used_again_when_it_is_back(
 
 
 def test_a_working_node_reports_its_work(camera, robot):
-    status = diagnosis(robot, lambda s: s.level == DiagnosticStatus.OK, camera.show_another)
+    def at_work(status):
+        return status.level == DiagnosticStatus.OK and float(values(status)["fps"]) > 0
+
+    status = diagnosis(robot, at_work, camera.show_another)
     report = values(status)
     assert status.name == "lgc_odometry: odometry"
     assert status.hardware_id == "/image"
     assert status.message == report["status"]
     assert int(report["frames"]) >= 2
     assert int(report["inliers"]) > 30
-    assert float(report["fps"]) > 0
     assert {"dropped", "faults"} <= report.keys()
     times_ms = [f"{stage}_ms" for stage in ("features", "match", "filter", "estimate", "latency")]
     assert all(float(report[key]) >= 0 for key in times_ms)
@@ -566,14 +569,17 @@ def test_other_frames_and_another_place_of_the_camera_take_effect(robot, camera,
     np.testing.assert_allclose(matrix(moved.pose.pose), expected, atol=1e-9)
 
 
-def test_another_length_of_the_path_takes_effect(robot, camera, frames):
+def test_another_length_of_the_path_takes_effect(robot, camera):
     paths = camera.connect(Path, "path")
-    for length in (2, 0):
-        with changed(robot, path_length=length):
-            paths.clear()
-            for _ in range(3):
-                camera.show_another()
-        assert max((len(path.poses) for path in paths), default=0) == length
+    with changed(robot, path_length=2):
+        last = [camera.show_another() for _ in range(3)][-1]
+        robot.spin_until(lambda: paths and paths[-1].header.stamp == last.header.stamp)
+        assert len(paths[-1].poses) == 2
+    with changed(robot, path_length=0):
+        without = [camera.show_another().header.stamp for _ in range(2)]
+    last = camera.show_another()
+    robot.spin_until(lambda: paths[-1].header.stamp == last.header.stamp)
+    assert not [path for path in paths if path.header.stamp in without]
 
 
 def test_changed_settings_of_odometry_begin_anew(robot, camera, frames):
@@ -581,8 +587,9 @@ def test_changed_settings_of_odometry_begin_anew(robot, camera, frames):
         camera.show(frame)
     with changed(robot, max_keypoints=100):
         assert is_origin(camera.show(frames[2]))
-        report = values(diagnosis(robot, lambda s: True, camera.show_another))
-        assert int(report["matches"]) <= 100
+        diagnosis(
+            robot, lambda s: 0 < int(values(s).get("matches", 0)) <= 100, camera.show_another
+        )
 
 
 def true_way_m(frames):
