@@ -25,7 +25,8 @@ STAGES = {
     "match": "matching",
     "filter": "learned filter",
     "estimate": "robust pose",
-    "track": "landmarks, refinement",
+    "track": "pose from landmarks",
+    "map": "keyframes, refinement",
 }
 
 

@@ -188,15 +188,28 @@ def part_size(out):
     return sum(file.stat().st_size for file in out.parent.glob(f"{out.name}.part/*.mcap"))
 
 
-def test_everything_is_recorded_into_a_folder_until_nothing_more_comes(bag, tmp_path):
+def test_everything_is_recorded_into_a_folder(bag, tmp_path):
     domain, out = free_domain(), tmp_path / "folder"
-    words = out, "--all", "--stop-after-idle", 1
-    with recording(tmp_path, *words, domain=domain) as recorder:
-        code, said = lgc(tmp_path, "play", bag, "--wait-for-subscribers", INFOS, domain=domain)
+    waits = [word for topic in TYPES for word in ("--wait-for-subscribers", topic)]
+    with recording(tmp_path, out, "--all", domain=domain) as recorder:
+        code, said = lgc(tmp_path, "play", bag, *waits, domain=domain)
         assert code == 0, said
-        assert recorder.process.wait(DEADLINE_S) == 0, recorder.log
+        assert recorder.end() == 0, recorder.log
     assert (out / "metadata.yaml").is_file()
-    assert content(out)[INFOS] == content(bag)[INFOS]
+    recorded = content(out)
+    assert {topic: recorded[topic] for topic in TYPES} == content(bag)
+
+
+@pytest.mark.parametrize("limit", ["--stop-after-idle", "--duration"])
+def test_a_recording_ends_by_itself(bag, tmp_path, limit):
+    domain, out = free_domain(), tmp_path / "out.mcap"
+    words = bag, "--topics", NOTE, "--wait-for-subscribers", NOTE
+    with (
+        recording(tmp_path, out, NOTE, limit, 2, domain=domain) as recorder,
+        playing(tmp_path, *words, domain=domain),
+    ):
+        assert recorder.process.wait(DEADLINE_S) == 0, recorder.log
+    assert not is_cut_off(out)
 
 
 def test_a_clock_runs_with_the_bag_and_goes_back_with_it(bag, tmp_path):
