@@ -22,7 +22,7 @@ $(STAMP): setup.py setup.cfg constraints.txt | $(BIN)/python
 	@$(PIP) --no-build-isolation -e '.[dev]'
 	@touch $@
 
-demo: install  ## watch it work on a made-up scene; writes results/demo
+demo: install  ## run the node on a made-up walk; open results/demo/report.html
 	$(BIN)/lgc demo --out results/demo
 
 test: install  ## run the tests; ARGS="-k camera" chooses some

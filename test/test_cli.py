@@ -189,5 +189,6 @@ def test_bench_times_every_stage_and_tells_the_ratios(lgc, tmp_path):
 def test_help_names_every_command(lgc):
     code, said = lgc("--help")
     assert code == 0
-    for command in ("match", "evaluate", "export", "doctor", "synth", "demo", "bench"):
+    commands = ("match", "run", "evaluate", "play", "record", "demo", "export", "bench", "doctor")
+    for command in commands:
         assert command in said

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 
+import numpy as np
 import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
@@ -11,6 +12,7 @@ pytest.importorskip("evo", reason="evo is not installed: trajectories are not ev
 
 from lgc_ros.camera import Camera
 from lgc_ros.cli import main
+from lgc_ros.demo import LOOP_FRAMES, RATE_HZ, ROOM
 from lgc_ros.errors import LgcError
 from lgc_ros.ros import player
 from lgc_ros.ros.live import LiveOptions, run_live
@@ -59,6 +61,28 @@ def test_the_report_needs_no_other_file_and_no_network(demo):
     content = json.loads(data[1])
     assert len(content["frames"]) == FRAMES
     assert content["cloud"]["points"]
+
+
+def test_landmarks_lie_on_the_walls_and_things_of_the_room(demo):
+    """Seen from where the walk began, they are as far away as the renderer says."""
+    frame = SyntheticSource("loop", LOOP_FRAMES, rate_hz=RATE_HZ, seed=ROOM)[0]
+    points = read_ply(demo / "inliers.ply")
+    T_cw = np.linalg.inv(frame.T_wc)
+    cam = points @ T_cw[:3, :3].T + T_cw[:3, 3]
+    x, y = frame.camera.project(cam).T
+    with np.errstate(invalid="ignore"):
+        seen = (x > 0) & (x < frame.camera.width - 1) & (y > 0) & (y < frame.camera.height - 1)
+    rows, columns = y[seen].round().astype(int), x[seen].round().astype(int)
+    ratio = cam[seen, 2] / frame.depth[rows, columns]
+    assert seen.sum() > 100
+    assert np.median(np.abs(ratio - 1)) < 0.1
+
+
+def read_ply(path):
+    """Points (N, 3) of a binary file with three floats and three bytes a point."""
+    header, body = path.read_bytes().split(b"end_header\n", 1)
+    assert b"format binary_little_endian 1.0" in header
+    return np.frombuffer(body, [("xyz", "<f4", 3), ("rgb", "u1", 3)])["xyz"].astype(float)
 
 
 def test_pictures_and_recordings_lie_beside_the_report(demo):

@@ -339,7 +339,9 @@ def test_definitions_of_installed_types_are_those_of_ros():
         assert typestore_of(kind).hash_rihs01(name) == STORE.hash_rihs01(name)
 
 
-@pytest.mark.parametrize("command", ["lgc play bag", "lgc record out.mcap --all", "odometry_node"])
+@pytest.mark.parametrize(
+    "command", ["lgc play bag", "lgc record out.mcap --all", "lgc demo", "odometry_node"]
+)
 def test_without_ros_the_remedy_is_told(command, tmp_path):
     """A process in which importing rclpy fails, as where it is not installed."""
     name, *words = command.split()
