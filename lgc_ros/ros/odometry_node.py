@@ -165,8 +165,9 @@ class OdometryNode(LifecycleNode):
         header = pair.image.header
         T_bc, T_oc = self._mounting.T_bc(header.frame_id), None
         frame = tracker.read(pair.image, pair.camera_info)
-        if inputs.scale is not None:
-            frame, T_oc = inputs.scale.measure(frame, T_bc)
+        scale = inputs.scale  # which a changed parameter may replace meanwhile
+        if scale is not None:
+            frame, T_oc = scale.measure(frame, T_bc)
         tracked = tracker.track(frame, T_oc)
         if tracker.resets != resets:
             self._outputs.forget()
