@@ -120,10 +120,11 @@ def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
 
 
 def _clear(out: Path) -> None:
-    """Remove what a demonstration writes first, and refuses to overwrite."""
-    shutil.rmtree(out / SEQUENCE, ignore_errors=True)
-    shutil.rmtree(out / f"{RECORDING}.part", ignore_errors=True)
-    (out / RECORDING).unlink(missing_ok=True)
+    """Remove what must not be there: bags are not overwritten, and old results would mislead."""
+    for folder in (SEQUENCE, f"{RECORDING}.part"):
+        shutil.rmtree(out / folder, ignore_errors=True)
+    for file in (RECORDING, "metrics.json", "report.html"):
+        (out / file).unlink(missing_ok=True)
     out.mkdir(parents=True, exist_ok=True)
 
 
