@@ -22,6 +22,7 @@ REMEDIES = {
     "rclpy": ROS,
     "rosbags": "bags need the package rosbags: pip install 'lgc_ros[bags]'",
 }
+INTERRUPTED = 130  # as shells count SIGINT
 ROS_INTERFACES = ("_msgs", "_interfaces", "_srvs")
 
 
@@ -38,6 +39,8 @@ def explained_errors() -> Iterator[None]:
         if remedy is None:
             raise
         _end(remedy)
+    except KeyboardInterrupt:  # of the user, while modules are still being imported
+        sys.exit(INTERRUPTED)
 
 
 def _end(message: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lgc_ros.cli import main
+from lgc_ros.cli_errors import explained_errors
 from lgc_ros.viz import write_image
 
 
@@ -192,3 +193,9 @@ def test_help_names_every_command(lgc):
     commands = ("match", "run", "evaluate", "play", "record", "demo", "export", "bench", "doctor")
     for command in commands:
         assert command in said
+
+
+def test_an_interrupt_during_the_imports_ends_without_a_traceback(capsys):
+    with pytest.raises(SystemExit, match="130"), explained_errors():
+        raise KeyboardInterrupt
+    assert capsys.readouterr() == ("", "")

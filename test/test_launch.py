@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 ODOMETRY, REPLAY = (ROOT / "launch" / f"{name}.launch.py" for name in ("odometry", "replay"))
 METHOD = {"method": "poselib+ratio"}
 DEADLINE_S = 300.0  # that only what hangs meets
-# What `ros2 launch` does, which is a package of its own.
+# What `ros2 launch` does without a terminal; it is a package of its own.
 RUN = """
 import sys
 from launch import LaunchDescription, LaunchService
@@ -37,7 +37,7 @@ from launch.launch_description_sources import AnyLaunchDescriptionSource
 path, *arguments = sys.argv[1:]
 arguments = [argument.split(":=", 1) for argument in arguments]
 included = IncludeLaunchDescription(AnyLaunchDescriptionSource(path), launch_arguments=arguments)
-service = LaunchService()
+service = LaunchService(noninteractive=True)
 service.include_launch_description(LaunchDescription([included]))
 sys.exit(service.run())
 """
