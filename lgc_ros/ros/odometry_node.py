@@ -89,7 +89,7 @@ class OdometryNode(LifecycleNode):
     @told
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         p = self._settings
-        tracker = Tracker(p.odometry, p.rectified, self.get_logger())
+        tracker = Tracker(p.odometry, p.rectified, self._begin_anew)
         self._outputs = Outputs(self)
         self._mounting = Mounting(self, p.base_frame, p.T_bc)
         self._tracker = tracker
@@ -161,33 +161,33 @@ class OdometryNode(LifecycleNode):
             inputs.monitor.fault(unexpected, traceback.format_exc())
 
     def _process(self, pair: _Pair, inputs: Inputs) -> None:
-        tracker, resets = self._tracker, self._tracker.resets
-        header = pair.image.header
+        tracker, header = self._tracker, pair.image.header
         T_bc, T_oc = self._mounting.T_bc(header.frame_id), None
         frame = tracker.read(pair.image, pair.camera_info)
         scale = inputs.scale  # which a changed parameter may replace meanwhile
         if scale is not None:
             frame, T_oc = scale.measure(frame, T_bc)
         tracked = tracker.track(frame, T_oc)
-        if tracker.resets != resets:
-            self._outputs.forget()
         if tracker.has_begun:
             self._outputs.publish_views(header, tracked, tracker.odometry.map.keyframes)
             self._outputs.publish_motion(header, tracked, T_bc, self._settings)
         inputs.monitor.processed(tracked.state, 1e3 * (time.monotonic() - pair.arrived_s))
 
+    def _begin_anew(self, reason: str) -> None:
+        self._outputs.forget()
+        self.get_logger().info(f"{reason}: the next frame is the origin")
+
     def _on_reset(self, request: Empty.Request, response: Empty.Response) -> Empty.Response:
         with self._lock:
             if self._tracker is not None:
                 self._tracker.reset("reset as asked for")
-                self._outputs.forget()
         return response
 
     def _check_parameters(self, changes: Sequence[Parameter]) -> SetParametersResult:
         try:
             after = read_parameters(self, changes)
             if after.odometry != self._settings.odometry:
-                self._checked = Tracker(after.odometry, after.rectified, self.get_logger())
+                self._checked = Tracker(after.odometry, after.rectified, self._begin_anew)
         except LgcError as error:
             return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
@@ -202,7 +202,6 @@ class OdometryNode(LifecycleNode):
             if checked is not None:
                 self._tracker = checked
                 self._tracker.reset("settings of odometry have changed")
-                self._outputs.forget()
             if before.base_frame != after.base_frame or not _same(before.T_bc, after.T_bc):
                 self._mounting.close()
                 self._mounting = Mounting(self, after.base_frame, after.T_bc)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rclpy.impl.rcutils_logger import RcutilsLogger
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from lgc_ros.camera import Camera
@@ -35,28 +35,25 @@ class Tracker:
     Args:
         options: settings of odometry.
         rectified: whether images are rectified, so that P of camera_info holds.
-        logger: told when odometry begins anew.
-
-    Attributes:
-        resets: how many times it began anew; what builds on earlier poses ends there.
+        on_reset: told the reason when odometry begins anew; what builds on earlier poses ends.
     """
 
-    def __init__(self, options: OdometryOptions, rectified: bool, logger: RcutilsLogger) -> None:
+    def __init__(
+        self, options: OdometryOptions, rectified: bool, on_reset: Callable[[str], None]
+    ) -> None:
         self.odometry = VisualOdometry(options)
         self._rectified = rectified
-        self._logger = logger
+        self._on_reset = on_reset
         self._calibration: tuple | None = None
         self._camera: Camera | None = None
         self._last: OdometryState | None = None
         self._frames = 0
-        self.resets = 0
 
     def reset(self, reason: str) -> None:
         """Forget the way so far: the next frame is the origin."""
         self.odometry.reset()
         self._last = None
-        self.resets += 1
-        self._logger.info(f"{reason}: the next frame is the origin")
+        self._on_reset(reason)
 
     @property
     def has_begun(self) -> bool:
