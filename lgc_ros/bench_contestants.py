@@ -23,6 +23,7 @@ from lgc_ros.pairs import read_pairs
 from lgc_ros.pipelining import extracted_ahead
 from lgc_ros.profiles import load_profile
 from lgc_ros.sources.synthetic import SyntheticSource
+from lgc_ros.threads import thread_limit
 from lgc_ros.two_view import Decider, right_matches
 
 MATCHES = (500, 1000, 2000, 4000)
@@ -210,10 +211,11 @@ def _is_hard(pair: Correspondences, R_10: np.ndarray, t_10: np.ndarray) -> bool:
 
 def odometries(frames: Sequence[Frame], device: str) -> Contestants:
     """Whole sequences: extraction alone, and pipelined odometry by profile."""
-    by_profile = {
-        profile: VisualOdometry(load_profile(profile, {"device": device}))
-        for profile in ("default", "fast")
-    }
+    with thread_limit(1):
+        by_profile = {
+            profile: VisualOdometry(load_profile(profile, {"device": device}))
+            for profile in ("default", "fast")
+        }
 
     def run(odometry: VisualOdometry) -> None:
         odometry.reset()

@@ -36,6 +36,7 @@ def examine() -> Iterator[Finding]:
     for name in ("safetensors", "poselib", "yaml", "transforms3d"):
         yield _module(name)
     yield _models()
+    yield _engines()
     yield _module("rclpy", "source a ROS 2 workspace, or pip install 'lgc_ros[jazzy]'", False)
     yield _ros_environment()
     for name, remedy in (
@@ -46,7 +47,7 @@ def examine() -> Iterator[Finding]:
         ("rosbags", "pip install 'lgc_ros[bags]' to read and write bags without ROS"),
         ("h5py", "pip install 'lgc_ros[features]' for stored features"),
         ("onnxruntime", "pip install 'lgc_ros[onnx]' for learned keypoints"),
-        ("openvino", "pip install 'lgc_ros[openvino]'"),
+        ("openvino", "pip install 'lgc_ros[openvino]' for the fastest filter on a CPU"),
     ):
         yield _module(name, remedy, required=False)
 
@@ -120,6 +121,18 @@ def _models() -> Finding:
         return Finding("models", OK, ", ".join(names))
 
     return _checked("models", look)
+
+
+def _engines() -> Finding:
+    def look() -> Finding:
+        from lgc_ros.checkpoint import load_checkpoint, shipped_models
+        from lgc_ros.engines import MODULES, fastest_engine, missing_modules
+
+        name, reason = fastest_engine(load_checkpoint(shipped_models()[0])[1])
+        there = [engine for engine in ("torch", *MODULES) if not missing_modules(engine)]
+        return Finding("filter engines", OK, f"{', '.join(there)}; auto is {name}: {reason}")
+
+    return _checked("filter engines", look)
 
 
 def _ros_environment() -> Finding:

@@ -126,7 +126,7 @@ def make_engine(
     _parse_device(device)
     reason = "as asked"
     if name == AUTO:
-        name, reason = _fastest(info, device)
+        name, reason = fastest_engine(info, device)
     elif name not in ENGINES:
         raise ConfigError(f"unknown engine {name!r}: use {', '.join((AUTO, *ENGINES))}")
     log.info("the filter runs on %s: %s", name, reason)
@@ -138,7 +138,8 @@ def missing_modules(engine: str) -> list[str]:
     return [module for module in MODULES.get(engine, ()) if not _importable(module)]
 
 
-def _fastest(info: ModelInfo, device: str) -> tuple[str, str]:
+def fastest_engine(info: ModelInfo, device: str = AUTO) -> tuple[str, str]:
+    """The engine that `auto` stands for here, and why."""
     if info.network.context != "cn":
         return "torch", f"the others do not know context {info.network.context!r}"
     if choose_device(device).type == "cuda":

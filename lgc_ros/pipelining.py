@@ -1,13 +1,18 @@
-"""Two frames at a time: keypoints of the next are extracted while the odometry is at this one."""
+"""Several frames at a time: keypoints of the next are extracted while odometry is at this one."""
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from lgc_ros.features import Extractor, Features
 from lgc_ros.frame import Frame
+from lgc_ros.threads import thread_limit
+
+MOST_AHEAD = 4
 
 
 def extracted_ahead(
@@ -15,20 +20,21 @@ def extracted_ahead(
 ) -> Iterator[tuple[Frame, Callable[[], Features]]]:
     """Each frame, and what waits for its keypoints, or raises what their extraction raised.
 
-    The results are those of extracting one frame after the other: the extractor meets the same
-    images in the same order, in one thread of its own. No more than two frames are held. Where
-    one thread is all that is allowed, keypoints are extracted when they are asked for.
+    As many images are worked on at a time as `threads` says (0: as there are cores), each by one
+    thread: that costs less than sharing every image among all of them, and nothing waits. Until
+    the last frame, the libraries that the caller uses are held to one thread, too. The keypoints
+    are those of extracting one image after the other. Where one thread is all that is allowed,
+    they are extracted when they are asked for.
     """
-    if threads == 1:
-        for frame in frames:
-            yield frame, partial(extract, frame.image)
-        return
-    with ThreadPoolExecutor(1, "extraction") as extractor:
-        ahead = None
-        for frame in frames:
-            extraction = extractor.submit(extract, frame.image)
-            if ahead is not None:
-                yield ahead
-            ahead = frame, extraction.result
-        if ahead is not None:
-            yield ahead
+    workers = min(threads or os.cpu_count() or 1, MOST_AHEAD)
+    with thread_limit(1):
+        if workers == 1:
+            yield from ((frame, partial(extract, frame.image)) for frame in frames)
+            return
+        with ThreadPoolExecutor(workers, "extraction") as extractor:
+            ahead: deque = deque()
+            for frame in frames:
+                ahead.append((frame, extractor.submit(extract, frame.image).result))
+                if len(ahead) > workers:
+                    yield ahead.popleft()
+            yield from ahead

@@ -23,6 +23,7 @@ from lgc_ros.frame import Frame
 from lgc_ros.odometry import OdometryOptions, OdometryState, VisualOdometry
 from lgc_ros.pipelining import extracted_ahead
 from lgc_ros.profiles import dump_profile
+from lgc_ros.threads import thread_limit
 from lgc_ros.trajectory import (
     PoseTrack,
     TrajectoryErrors,
@@ -112,7 +113,8 @@ def run_odometry(
     video: VideoWriter | None = None,
 ) -> Run:
     """Feed every frame of a source to the odometry and, where the truth is known, score it."""
-    odometry = VisualOdometry(options, extract)
+    with thread_limit(1):
+        odometry = VisualOdometry(replace(options, threads=0), extract)
     states, truth, seconds, depths = [], [], 0.0, 0
     for frame, features in extracted_ahead(source, odometry.extract, options.threads):
         start = time.perf_counter()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import cv2
 import torch
 
 # numpy and Debian build OpenBLAS with several prefixes and suffixes.
-BLAS_SETTERS = (
-    "openblas_set_num_threads",
-    "openblas_set_num_threads64_",
-    "scipy_openblas_set_num_threads",
-    "scipy_openblas_set_num_threads64_",
+BLAS_NAMES = (
+    "openblas_{}_num_threads",
+    "openblas_{}_num_threads64_",
+    "scipy_openblas_{}_num_threads",
+    "scipy_openblas_{}_num_threads64_",
 )
 
 
@@ -26,14 +28,36 @@ def limit_threads(threads: int) -> None:
         return
     cv2.setNumThreads(threads)
     torch.set_num_threads(threads)
-    for library in blas_libraries():
-        for name in BLAS_SETTERS:
-            if hasattr(library, name):
-                getattr(library, name)(threads)
+    for set_threads in _blas("set"):
+        set_threads(threads)
 
 
-def blas_libraries() -> list[ctypes.CDLL]:
-    """Every OpenBLAS that this process has loaded; none where /proc does not tell."""
+@contextmanager
+def thread_limit(threads: int) -> Iterator[None]:
+    """`limit_threads` for a while."""
+    opencv, in_torch, blas = cv2.getNumThreads(), torch.get_num_threads(), blas_threads()
+    limit_threads(threads)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(opencv)
+        torch.set_num_threads(in_torch)
+        for set_threads, before in zip(_blas("set"), blas, strict=False):
+            set_threads(before)
+
+
+def blas_threads() -> list[int]:
+    """Threads that each loaded OpenBLAS may use."""
+    return [get_threads() for get_threads in _blas("get")]
+
+
+def _blas(verb: str) -> list[Callable]:
+    """A function of every OpenBLAS that this process has loaded; none where /proc is not."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text().splitlines() if maps.is_file() else ()
-    return [ctypes.CDLL(path) for path in {line.split()[-1] for line in lines if "blas" in line}]
+    libraries = [
+        ctypes.CDLL(path)
+        for path in sorted({line.split()[-1] for line in lines if "blas" in line and "/" in line})
+    ]
+    names = [name.format(verb) for name in BLAS_NAMES]
+    return [getattr(lib, name) for lib in libraries for name in names if hasattr(lib, name)]

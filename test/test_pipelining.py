@@ -4,6 +4,7 @@ import threading
 import tracemalloc
 from dataclasses import replace
 
+import cv2
 import numpy as np
 import pytest
 
@@ -31,14 +32,14 @@ def states(frames, threads):
 def test_states_are_those_of_one_frame_after_the_other(frames):
     odometry = VisualOdometry(OPTIONS)
     expected = [odometry.process(frame) for frame in frames]
-    for threads in (0, 1):
+    for threads in (2, 1):
         for state, other in zip(states(frames, threads), expected, strict=True):
             assert (state.status, state.counts) == (other.status, other.counts)
             assert np.array_equal(state.T_wc, other.T_wc)
             assert np.array_equal(state.covariance, other.covariance)
 
 
-def test_the_next_frame_is_extracted_while_this_one_is_worked_on(frames):
+def test_the_next_frames_are_extracted_while_this_one_is_worked_on(frames):
     begun = [threading.Event() for _ in frames]
 
     def extract(image):
@@ -46,12 +47,11 @@ def test_the_next_frame_is_extracted_while_this_one_is_worked_on(frames):
         begun[index].set()
         return index
 
-    for index, (frame, features) in enumerate(extracted_ahead(frames, extract)):
+    for index, (frame, features) in enumerate(extracted_ahead(frames, extract, 2)):
         assert frame is frames[index]
         assert features() == index
-        if index + 1 < len(frames):
-            assert begun[index + 1].wait(timeout=60)
-        assert not any(event.is_set() for event in begun[index + 2 :])
+        assert all(event.wait(timeout=60) for event in begun[index + 1 : index + 3])
+        assert not any(event.is_set() for event in begun[index + 3 :])
 
 
 def test_one_thread_extracts_when_asked(frames):
@@ -66,7 +66,7 @@ def test_one_thread_extracts_when_asked(frames):
 def test_an_image_that_cannot_be_used_is_told_where_its_frame_is_processed(frames):
     blank = replace(frames[1], image=np.zeros((0, 0), np.uint8))
     sequence = [frames[0], blank, *frames[2:5]]
-    told = [state.status for state in states(sequence, 0)]
+    told = [state.status for state in states(sequence, 2)]
     assert told == [state.status for state in states(sequence, 1)]
     assert told[1] in ("few_matches", "lost")
 
@@ -75,15 +75,18 @@ def test_an_error_of_the_extractor_reaches_the_one_who_asks(frames):
     def extract(image):
         raise ImageError("broken")
 
-    for _, features in extracted_ahead(frames[:3], extract):
+    for _, features in extracted_ahead(frames[:3], extract, 2):
         with pytest.raises(ImageError, match="broken"):
             features()
 
 
-def test_leaving_early_ends_the_thread(frames):
-    ahead = extracted_ahead(frames, make_extractor("orb"))
+def test_leaving_early_ends_the_threads_and_lifts_the_limit(frames):
+    before = cv2.getNumThreads()
+    ahead = extracted_ahead(frames, make_extractor("orb"), 2)
     next(ahead)
+    assert cv2.getNumThreads() == 1
     ahead.close()
+    assert cv2.getNumThreads() == before
     assert not any(thread.name.startswith("extraction") for thread in threading.enumerate())
 
 
@@ -100,7 +103,7 @@ def test_memory_stays_steady_over_many_frames(frames):
     tracemalloc.start()
     try:
         held = []
-        ahead = extracted_ahead(endless(160), odometry.extract)
+        ahead = extracted_ahead(endless(160), odometry.extract, 2)
         for index, (frame, features) in enumerate(ahead):
             odometry.process(frame, None, features)
             if index in (60, 159):

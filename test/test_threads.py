@@ -8,17 +8,7 @@ import cv2
 import pytest
 import torch
 
-from lgc_ros.threads import BLAS_SETTERS, blas_libraries, limit_threads
-
-
-def blas_threads():
-    getters = [name.replace("set_num", "get_num") for name in BLAS_SETTERS]
-    return [
-        getattr(library, name)()
-        for library in blas_libraries()
-        for name in getters
-        if hasattr(library, name)
-    ]
+from lgc_ros.threads import blas_threads, limit_threads, thread_limit
 
 
 def threads():
@@ -37,6 +27,13 @@ def test_a_limit_holds_for_all_libraries():
     for limit in (2, 1):
         limit_threads(limit)
         assert set(threads()) == {limit}
+
+
+def test_a_limit_for_a_while_is_lifted_afterwards():
+    before = threads()
+    with thread_limit(1):
+        assert set(threads()) == {1}
+    assert threads() == before
 
 
 @pytest.mark.usefixtures("_restored")
