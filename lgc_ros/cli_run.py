@@ -16,8 +16,9 @@ from rich.table import Table
 from lgc_ros.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lgc_ros.odometry import OdometryState
+    from lgc_ros.odometry import OdometryOptions, OdometryState
     from lgc_ros.run import Run
+    from lgc_ros.sources import Source
 
 stdout = Console()
 stderr = Console(stderr=True)
@@ -48,8 +49,25 @@ AlignOption = Annotated[
 ScaleOption = Annotated[
     str | None,
     typer.Option(
-        help="Where metres come from: none, constant_speed:MPS, depth, camera_height:METRES."
+        help="Where metres come from: none, constant_speed:MPS, odom, depth, camera_height:METRES."
     ),
+]
+ImageTopicOption = Annotated[
+    str | None, typer.Option(help="Bags: topic of the images; found by type if not given.")
+]
+InfoTopicOption = Annotated[
+    str | None, typer.Option(help="Bags: topic of CameraInfo; beside the images by default.")
+]
+OdomTopicOption = Annotated[
+    str | None,
+    typer.Option(help="Bags, --scale odom: topic of wheel odometry; found by type by default."),
+]
+DepthTopicOption = Annotated[
+    str | None,
+    typer.Option(help="Bags, --scale depth: topic of depth images; found by type by default."),
+]
+GroundTruthOption = Annotated[
+    str | None, typer.Option(help="Ground truth: a TUM file, or a topic of a bag.")
 ]
 JsonOption = Annotated[
     Path | None, typer.Option("--json", help="Write the results to this JSON file.")
@@ -82,38 +100,46 @@ def run(
     scale: ScaleOption = None,
     every: EveryOption = 1,
     limit: LimitOption = None,
-    gt: Annotated[
-        str | None, typer.Option(help="Ground truth: a TUM file, or a topic of a bag.")
-    ] = None,
+    gt: GroundTruthOption = None,
     align: AlignOption = "sim3",
     video: Annotated[
         bool, typer.Option("--video", help="Also write video.mp4 of annotated frames.")
     ] = False,
     out: OutOption = None,
+    image_topic: ImageTopicOption = None,
+    camera_info_topic: InfoTopicOption = None,
+    odom_topic: OdomTopicOption = None,
+    depth_topic: DepthTopicOption = None,
 ) -> None:
     """Visual odometry over any source: trajectory, states, plot and, with ground truth, errors."""
     from lgc_ros.sources import open_source
 
-    opened = open_source(source, camera, every=every, limit=limit, gt=gt)
-    _run_methods(opened, method, profile, settings, scale, align, video, out, None)
+    choices = _choices(method, profile, settings, scale)
+    opened = open_source(
+        source,
+        camera,
+        every=every,
+        limit=limit,
+        gt=gt,
+        image_topic=image_topic,
+        camera_info_topic=camera_info_topic,
+        **_metre_topics(source, choices, odom_topic, depth_topic),
+    )
+    _run_methods(opened, choices, align, video, out, None)
 
 
 def evaluate_bag(
     bag: Annotated[Path, typer.Argument(help="rosbag2 folder, .mcap or .db3 file.")],
-    image_topic: Annotated[
-        str | None, typer.Option(help="Topic of the images; found by type if not given.")
-    ] = None,
-    camera_info_topic: Annotated[
-        str | None, typer.Option(help="Topic of the CameraInfo; beside the images by default.")
-    ] = None,
-    gt: Annotated[
-        str | None, typer.Option(help="Topic with true poses, or a trajectory file (TUM).")
-    ] = None,
+    image_topic: ImageTopicOption = None,
+    camera_info_topic: InfoTopicOption = None,
+    gt: GroundTruthOption = None,
     camera: CameraOption = None,
     method: MethodsOption = None,
     profile: ProfileOption = "default",
     settings: SetOption = None,
     scale: ScaleOption = None,
+    odom_topic: OdomTopicOption = None,
+    depth_topic: DepthTopicOption = None,
     every: EveryOption = 1,
     limit: LimitOption = None,
     align: AlignOption = "sim3",
@@ -126,18 +152,19 @@ def evaluate_bag(
     """
     from lgc_ros.sources import open_source
 
+    choices = _choices(method or ["cn", "ransac+ratio"], profile, settings, scale)
     opened = open_source(
         bag,
         camera,
         kind="rosbag",
         every=every,
         limit=limit,
+        gt=gt,
         image_topic=image_topic,
         camera_info_topic=camera_info_topic,
-        gt=gt,
+        **_metre_topics(bag, choices, odom_topic, depth_topic),
     )
-    methods = method or ["cn", "ransac+ratio"]
-    _run_methods(opened, methods, profile, settings, scale, align, False, out, json_file)
+    _run_methods(opened, choices, align, False, out, json_file)
 
 
 def evaluate_trajectory(
@@ -174,32 +201,53 @@ def evaluate_trajectory(
         typer.echo(f"wrote {json_file}")
 
 
+def _choices(
+    methods: list[str] | None, profile: str, settings: list[str] | None, scale: str | None
+) -> list[OdometryOptions]:
+    """The settings of each method asked for, or of the profile's own."""
+    from lgc_ros.profiles import load_profile, parse_assignments
+
+    overrides = parse_assignments(settings or ())
+    if scale:
+        overrides["scale"] = {**overrides.get("scale", {}), **_scale_settings(scale)}
+    each = [{**overrides, "method": m} for m in dict.fromkeys(methods or ())] or [overrides]
+    return [load_profile(profile, settings_of_one) for settings_of_one in each]
+
+
+def _metre_topics(
+    source: str | Path,
+    choices: list[OdometryOptions],
+    odom_topic: str | None,
+    depth_topic: str | None,
+) -> dict[str, str | None]:
+    """Where a bag has what the source of scale needs; found by type if it is not named."""
+    from lgc_ros.sources.rosbag import FIND, is_rosbag
+
+    wanted = choices[0].scale.source
+    is_bag = is_rosbag(Path(source))
+    if wanted == "odom" and not is_bag:
+        raise ConfigError(
+            "scale source odom needs wheel odometry (nav_msgs/Odometry), which only bags hold: "
+            "choose another --scale"
+        )
+    return {
+        "odom_topic": odom_topic or (FIND if wanted == "odom" else None),
+        "depth_topic": depth_topic or (FIND if wanted == "depth" and is_bag else None),
+    }
+
+
 def _run_methods(
-    source: Any,
-    methods: list[str] | None,
-    profile: str,
-    settings: list[str] | None,
-    scale: str | None,
+    source: Source,
+    options: list[OdometryOptions],
     align: str,
     video: bool,
     out: Path | None,
     json_file: Path | None,
 ) -> None:
-    """One run per method; several get a folder each."""
-    from lgc_ros.profiles import load_profile, parse_assignments
+    """One run per choice of settings; several get a folder each."""
     from lgc_ros.run import new_results_folder, run_odometry, write_run
     from lgc_ros.trajectory_plot import VideoWriter
 
-    overrides = parse_assignments(settings or ())
-    if scale:
-        overrides["scale"] = {**overrides.get("scale", {}), **_scale_settings(scale)}
-    choices = [{**overrides, "method": m} for m in dict.fromkeys(methods or ())] or [overrides]
-    options = [load_profile(profile, choice) for choice in choices]
-    if any(choice.scale.source == "odom" for choice in options):
-        raise ConfigError(
-            "scale source odom needs wheel odometry, which sources of images do not have: run "
-            "the node, or choose another source of scale"
-        )
     folder = out or new_results_folder(RESULTS, source.name)
     runs: dict[str, Run] = {}
     for choice in options:

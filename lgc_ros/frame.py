@@ -23,6 +23,7 @@ class Frame:
     T_wc: np.ndarray | None = None  # (4, 4) ground truth, camera to world, metres
     depth: np.ndarray | None = None  # (H, W) float32 metres, 0 = unknown
     name: str = ""
+    T_oc: np.ndarray | None = None  # (4, 4) where wheel odometry says the camera is, metres
 
 
 def read_image(path: str | Path) -> np.ndarray:

@@ -122,6 +122,18 @@ def image_from_message(message: Any) -> np.ndarray:
     )
 
 
+def depth_from_message(message: Any) -> np.ndarray:
+    """Depth (H, W) float32 in metres of a sensor_msgs Image, or of anything like it."""
+    return decode_depth(
+        message.encoding,
+        message.height,
+        message.width,
+        message.step,
+        message.is_bigendian,
+        message.data,
+    )
+
+
 def pixels_of(
     layout: Encoding,
     encoding: str,

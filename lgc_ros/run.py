@@ -115,13 +115,15 @@ def run_odometry(
     """Feed every frame of a source to the odometry and, where the truth is known, score it."""
     with thread_limit(1):
         odometry = VisualOdometry(replace(options, threads=0), extract)
-    states, truth, seconds, depths = [], [], 0.0, 0
+    states, truth, seconds = [], [], 0.0
+    metres = {"depth": 0, "odom": 0}
     for frame, features in extracted_ahead(source, odometry.extract, options.threads):
         start = time.perf_counter()
-        state = odometry.process(frame, features=features)
+        state = odometry.process(frame, frame.T_oc, features)
         seconds += time.perf_counter() - start
         states.append(state)
-        depths += frame.depth is not None
+        metres["depth"] += frame.depth is not None
+        metres["odom"] += frame.T_oc is not None
         if frame.T_wc is not None:
             truth.append((frame.stamp_ns, frame.T_wc))
         if video is not None:
@@ -129,8 +131,11 @@ def run_odometry(
         progress(state)
     if not states:
         raise LgcError("the source has no frames")
-    if options.scale.source == "depth" and not depths:
-        log.warning("no frame has depth: the trajectory is not in metres; choose another --scale")
+    if metres.get(options.scale.source) == 0:
+        log.warning(
+            "no frame has %s: the trajectory is not in metres; choose another --scale",
+            {"depth": "depth", "odom": "wheel odometry"}[options.scale.source],
+        )
     track = PoseTrack.from_poses(sorted(truth, key=lambda item: item[0]))
     known = track if len(track) >= 3 else None
     run = Run(getattr(source, "name", "source"), options, states, known, seconds, None)

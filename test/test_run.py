@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from lgc_ros.camera import Camera
 from lgc_ros.cli import app
-from lgc_ros.errors import ConfigError
+from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.odometry import OdometryOptions
 from lgc_ros.profiles import load_profile
 from lgc_ros.run import METRICS, new_results_folder, run_odometry, write_run
@@ -180,7 +180,7 @@ def test_lgc_run_takes_metric_scale_from_depth(sequence, tmp_path):
         (("--set", "widow=3"), "did you mean 'window'"),
         (("--scale", "depth:3"), "takes no number"),
         (("--scale", "constant_speed"), "speed_mps"),
-        (("--scale", "odom"), "run the node"),
+        (("--scale", "odom"), "only bags hold"),
         (("--method", "magic"), "unknown method"),
         (("--profile", "fats"), "did you mean 'fast'"),
     ],
@@ -206,6 +206,77 @@ def test_lgc_evaluate_trajectory_prints_and_writes_errors(sequence, done, tmp_pa
     errors = json.loads((tmp_path / "errors.json").read_text())
     assert errors["ate_rmse_m"] == pytest.approx(done.errors.ate_rmse_m, abs=1e-6)
     assert "ATE" in result.output
+
+
+def odometry_and_depth(frames, path):
+    """The frames as a bag with wheel odometry and depth, as a robot records them."""
+    rosbag2 = pytest.importorskip("rosbags.rosbag2")
+    from rosbags.typesys import Stores, get_typestore
+
+    from lgc_ros.sources import bag_writer
+
+    store = get_typestore(Stores.ROS2_JAZZY)
+    types = store.types
+    kinds = {
+        **bag_writer.TYPES,
+        "/odom": "nav_msgs/msg/Odometry",
+        "/camera/depth": "sensor_msgs/msg/Image",
+    }
+
+    def messages(frame):
+        yield from bag_writer._messages(frame, types, None)
+        stamp = types["builtin_interfaces/msg/Time"](*divmod(frame.stamp_ns, 10**9))
+        header = types["std_msgs/msg/Header"](stamp, bag_writer.CAMERA_FRAME)
+        depth = types["sensor_msgs/msg/Image"](
+            header, *frame.depth.shape, "32FC1", 0, 4 * frame.depth.shape[1], _bytes(frame.depth)
+        )
+        yield "/camera/depth", depth
+        pose = bag_writer._pose(frame.T_wc, header, types).pose
+        zero = types["geometry_msgs/msg/Vector3"](0.0, 0.0, 0.0)
+        twist = types["geometry_msgs/msg/Twist"](zero, zero)
+        yield (
+            "/odom",
+            types["nav_msgs/msg/Odometry"](
+                header,
+                bag_writer.CAMERA_FRAME,
+                types["geometry_msgs/msg/PoseWithCovariance"](pose, np.zeros(36)),
+                types["geometry_msgs/msg/TwistWithCovariance"](twist, np.zeros(36)),
+            ),
+        )
+
+    plugin = rosbag2.StoragePlugin.MCAP
+    with rosbag2.Writer(path, version=9, storage_plugin=plugin) as writer:
+        connections = {}
+        for frame in frames:
+            for topic, message in messages(frame):
+                if topic not in connections:
+                    connections[topic] = writer.add_connection(
+                        topic, kinds[topic], typestore=store
+                    )
+                data = store.serialize_cdr(message, kinds[topic])
+                writer.write(connections[topic], frame.stamp_ns, data)
+
+
+def _bytes(array):
+    return np.ascontiguousarray(array).view(np.uint8).ravel()
+
+
+@pytest.mark.parametrize("scale", ["odom", "depth"])
+def test_lgc_run_takes_metres_from_what_a_bag_holds(walk, tmp_path, scale):
+    odometry_and_depth(walk, tmp_path / "bag")
+    arguments = ("--method", "poselib+ratio", "--scale", scale, "--align", "se3", *SETTINGS)
+    result = lgc("run", tmp_path / "bag", "--out", tmp_path / "out", *arguments)
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert metrics["ate_rmse_m"] < 0.05
+
+
+def test_lgc_run_lists_the_topics_when_one_is_wrong(walk, tmp_path):
+    odometry_and_depth(walk[:2], tmp_path / "bag")
+    arguments = ("--scale", "odom", "--odom-topic", "/wheels", "--out", tmp_path / "out")
+    result = lgc("run", tmp_path / "bag", *arguments)
+    assert isinstance(result.exception, SourceError)
+    assert "/odom (nav_msgs/msg/Odometry)" in str(result.exception)
 
 
 def test_lgc_evaluate_bag_compares_methods(walk, tmp_path):

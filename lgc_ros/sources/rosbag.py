@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import struct
+from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +18,7 @@ from transforms3d.quaternions import quat2mat
 from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError, ConfigError, ImageError, SourceError
 from lgc_ros.frame import Frame
-from lgc_ros.image_encoding import DEPTH_ENCODINGS, image_from_message
+from lgc_ros.image_encoding import DEPTH_ENCODINGS, depth_from_message, image_from_message
 from lgc_ros.sources.base import Loader, Source
 from lgc_ros.sources.mcap_salvage import SalvagedMcap, is_cut_off
 from lgc_ros.sources.trajectory import Trajectory, read_trajectory
@@ -40,7 +42,16 @@ POSE_TYPES = (
     "geometry_msgs/msg/TransformStamped",
     "nav_msgs/msg/Odometry",
 )
+ODOM_TYPES = ("nav_msgs/msg/Odometry",)
 GROUND_TRUTH_TOPIC = "/ground_truth"
+# In place of a topic's name: the only one there is of its type.
+FIND = "auto"
+# A depth image this far from an image still belongs to it; so many images may wait for theirs.
+DEPTH_WINDOW_NS = 20_000_000
+DEPTHS = 10
+
+Message = tuple["Connection", int, bytes]
+"""A recorded message: where from, when recorded (ns), what."""
 
 
 def is_rosbag(path: Path) -> bool:
@@ -55,6 +66,8 @@ def open_rosbag(
     gt: str | Path | None = None,
     T_bc: np.ndarray | None = None,
     rectified: bool | None = None,
+    odom_topic: str | None = None,
+    depth_topic: str | None = None,
 ) -> Source:
     """The images of one topic; topics that are not named are found by type.
 
@@ -63,6 +76,8 @@ def open_rosbag(
     T_bc       (4, 4) pose of the camera in the body whose poses `gt` holds; by default from
                /tf_static if the poses name their body
     rectified  whether images are; by default if their topic is named image_rect...
+    odom_topic   wheel odometry, which frames then carry; `auto` is the only one there
+    depth_topic  depth images aligned with the images, likewise
 
     Frames are stamped by their headers, or by the recording where a header has no stamp.
     """
@@ -83,13 +98,20 @@ def open_rosbag(
         elif gt is not None:
             trajectory, body = _topic_poses(reader, path, str(gt))
             if T_bc is None:
-                T_bc = _T_body_camera(reader, body, first_message(reader, images))
+                T_bc = _T_body_camera(reader, body, first_message(reader, images), "ground truth")
         T_bc = np.eye(4) if T_bc is None else np.asarray(T_bc, np.float64)
+        odom, T_wheels_camera = None, np.eye(4)
+        if odom_topic is not None:
+            odom_topic = _odom_topic(reader, path, odom_topic, gt)
+            odom, body = _topic_poses(reader, path, odom_topic)
+            mounted = _T_body_camera(reader, body, first_message(reader, images), "odometry")
+            T_wheels_camera = T_wheels_camera if mounted is None else mounted
+        if depth_topic is not None:
+            depth_topic = _depth_topic(reader, path, depth_topic)
         length = sum(connection.msgcount for connection in images)
 
-    def load(
-        reader: AnyReader, index: int, connection: Connection, recorded_ns: int, data: bytes
-    ) -> Frame:
+    def load(reader: AnyReader, index: int, image: Message, depth: Message | None) -> Frame:
+        connection, recorded_ns, data = image
         try:
             message = reader.deserialize(data, connection.msgtype)
         except Exception as error:  # whatever damaged bytes lead to
@@ -97,20 +119,25 @@ def open_rosbag(
         stamp_ns = _stamp_ns(message) or recorded_ns
         name = f"{image_topic} {stamp_ns}"
         try:
-            image = image_from_message(message)
+            pixels = image_from_message(message)
         except ImageError as error:
             raise ImageError(f"{name}: {error}") from error
         T_wb = trajectory.pose_at(stamp_ns) if trajectory else None
         T_wc = None if T_wb is None else T_wb @ T_bc
-        return Frame(index, stamp_ns, image, camera, T_wc, name=name)
+        T_ob = odom.pose_at(stamp_ns) if odom else None
+        T_oc = None if T_ob is None else T_ob @ T_wheels_camera
+        depth_m = None if depth is None else _read_depth(reader, depth, name)
+        return Frame(index, stamp_ns, pixels, camera, T_wc, depth_m, name, T_oc)
 
     def loaders() -> Iterator[Loader]:
         with open_bag(path, quiet=True) as reader:
             connections = topic_connections(reader, path, image_topic, IMAGE_TYPES)
+            if depth_topic:
+                connections += topic_connections(reader, path, depth_topic, IMAGE_TYPES[:1])
             count = 0
             try:
-                for message in reader.messages(connections):
-                    yield partial(load, reader, count, *message)
+                for image, depth in _with_depth(reader.messages(connections), depth_topic):
+                    yield partial(load, reader, count, image, depth)
                     count += 1
             except Exception as error:  # each storage has errors of its own
                 raise SourceError(f"{path} is damaged after {count} images: {error}") from error
@@ -229,6 +256,84 @@ def _image_topic(reader: AnyReader, path: Path, topic: str | None) -> str:
     )
 
 
+def _odom_topic(reader: AnyReader, path: Path, topic: str, gt: str | Path | None) -> str:
+    """The topic asked for, or the only one with wheel odometry."""
+    if topic != FIND:
+        return topic
+    types = topic_types(reader)
+    topics = [t for t in sorted(types) if types[t] in ODOM_TYPES and t != gt]
+    if len(topics) == 1:
+        return topics[0]
+    remedy = "choose one with --odom-topic" if topics else "choose another --scale"
+    raise SourceError(
+        f"{path} has {len(topics)} topics with wheel odometry ({ODOM_TYPES[0]}): {remedy}; the "
+        f"bag has {topic_listing(reader)}"
+    )
+
+
+def _depth_topic(reader: AnyReader, path: Path, topic: str) -> str:
+    """The topic asked for, or the only one with depth images."""
+    if topic != FIND:
+        topic_connections(reader, path, topic, IMAGE_TYPES[:1])
+        return topic
+    filled = {c.topic for c in reader.connections if c.msgcount and c.msgtype == IMAGE_TYPES[0]}
+    topics = [topic for topic in sorted(filled) if _is_depth(reader, topic)]
+    if len(topics) == 1:
+        return topics[0]
+    remedy = "choose one with --depth-topic" if topics else "choose another --scale"
+    raise SourceError(
+        f"{path} has {len(topics)} topics with depth images: {remedy}; the bag has "
+        f"{topic_listing(reader)}"
+    )
+
+
+def _with_depth(
+    messages: Iterator[Message], depth_topic: str | None
+) -> Iterator[tuple[Message, Message | None]]:
+    """Images in order, each with the depth image nearest to it in time, if one is near.
+
+    An image waits until depth as new as itself has come, because either may be recorded first.
+    """
+    depths: deque[tuple[int, Message]] = deque(maxlen=DEPTHS)
+    waiting: deque[tuple[int, Message]] = deque()
+
+    def first() -> tuple[Message, Message | None]:
+        stamp_ns, image = waiting.popleft()
+        apart = [(abs(depth_ns - stamp_ns), i) for i, (depth_ns, _) in enumerate(depths)]
+        apart_ns, nearest = min(apart, default=(DEPTH_WINDOW_NS + 1, 0))
+        return image, depths[nearest][1] if apart_ns <= DEPTH_WINDOW_NS else None
+
+    for message in messages:
+        stamped = (_raw_stamp_ns(message), message)
+        (depths if message[0].topic == depth_topic else waiting).append(stamped)
+        newest_ns = depths[-1][0] if depths else -1
+        while waiting and (
+            depth_topic is None or newest_ns >= waiting[0][0] or len(waiting) > DEPTHS
+        ):
+            yield first()
+    while waiting:
+        yield first()
+
+
+def _raw_stamp_ns(message: Message) -> int:
+    """The stamp of a serialized message whose first field is a header (CDR); else of recording."""
+    _, recorded_ns, data = message
+    if len(data) < 12:
+        return recorded_ns
+    seconds, nanoseconds = struct.unpack_from("<iI" if data[1] == 1 else ">iI", data, 4)
+    return seconds * 10**9 + nanoseconds or recorded_ns
+
+
+def _read_depth(reader: AnyReader, message: Message, name: str) -> np.ndarray | None:
+    """Metres; a damaged depth image costs the depth, not the frame."""
+    connection, _, data = message
+    try:
+        return depth_from_message(reader.deserialize(data, connection.msgtype))
+    except Exception as error:  # whatever damaged bytes lead to
+        log.warning("%s has no depth: %s", name, error)
+        return None
+
+
 def _base_topic(topic: str, kind: str) -> str:
     """The raw image's name: image_transport appends the name of the transport to it."""
     return topic.rpartition("/")[0] if kind == IMAGE_TYPES[1] else topic
@@ -282,8 +387,7 @@ def _topic_poses(reader: AnyReader, path: Path, topic: str) -> tuple[Trajectory,
     """All poses of a topic, and the frame they are of ("" where messages do not say)."""
     if topic not in topic_types(reader) and not topic.startswith("/"):
         raise SourceError(
-            f"ground truth {topic} is neither a file nor a topic of {path}, which has "
-            f"{topic_listing(reader)}"
+            f"{topic} is neither a file nor a topic of {path}, which has {topic_listing(reader)}"
         )
     stamps_ns, positions, quaternions, body = [], [], [], ""
     connections = topic_connections(reader, path, topic, POSE_TYPES)
@@ -306,7 +410,7 @@ def _pose(message: Any) -> tuple[Any, Any]:
     return pose.position, pose.orientation
 
 
-def _T_body_camera(reader: AnyReader, body: str, image: Any) -> np.ndarray | None:
+def _T_body_camera(reader: AnyReader, body: str, image: Any, what: str) -> np.ndarray | None:
     """Where the camera sits on the body, as far as the bag tells."""
     camera = image.header.frame_id if image is not None else ""
     if not body or not camera or body == camera:
@@ -314,8 +418,9 @@ def _T_body_camera(reader: AnyReader, body: str, image: Any) -> np.ndarray | Non
     T_bc = _static_transform(reader, body, camera)
     if T_bc is None:
         log.warning(
-            "ground truth is of frame '%s', images are of '%s', and /tf_static does not connect "
-            "them: both are taken as the same",
+            "%s is of frame '%s', images are of '%s', and /tf_static does not connect them: both "
+            "are taken as the same",
+            what,
             body,
             camera,
         )
