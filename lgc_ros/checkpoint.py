@@ -31,6 +31,8 @@ class ModelInfo:
         network: the architecture.
         side: names of the side information, in input order; see lgc_ros/side.py.
         keep_above: a match is kept when its logit is above this value.
+        trust_above: a pose is estimated from kept matches with a logit above this value, as long
+            as there are enough of them.
         training: free text on data, schedule, seed and date.
     """
 
@@ -39,6 +41,7 @@ class ModelInfo:
     network: NetworkConfig
     side: tuple[str, ...] = ()
     keep_above: float = 0.0
+    trust_above: float = 0.0
     training: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -79,6 +82,7 @@ def save_checkpoint(path: Path, network: CorrespondenceNetwork, info: ModelInfo)
         "network": json.dumps(info.network.as_dict()),
         "side": json.dumps(list(info.side)),
         "keep_above": repr(info.keep_above),
+        "trust_above": repr(info.trust_above),
         "training": json.dumps(info.training),
     }
     weights = {
@@ -120,6 +124,7 @@ def _read_info(path: Path, metadata: dict[str, str]) -> ModelInfo:
             network=NetworkConfig(**json.loads(metadata["network"])),
             side=tuple(json.loads(metadata["side"])),
             keep_above=float(metadata["keep_above"]),
+            trust_above=float(metadata.get("trust_above", 0.0)),
             training=json.loads(metadata["training"]),
         )
     except (KeyError, TypeError, ValueError) as error:

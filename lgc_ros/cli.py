@@ -62,7 +62,13 @@ DeviceOption = Annotated[
     str, typer.Option(help="Where the filter runs: auto, cpu, cuda or cuda:N.")
 ]
 ThresholdOption = Annotated[
-    float, typer.Option(min=0.01, help="Inlier threshold of the estimator in pixels.")
+    float | None,
+    typer.Option(
+        min=0.01,
+        help="Inlier threshold of the estimator in pixels; by default 1.5 behind the filter and 1 "
+        "without it.",
+        show_default=False,
+    ),
 ]
 JsonOption = Annotated[
     Path | None, typer.Option("--json", help="Write the results to this JSON file.")
@@ -95,7 +101,7 @@ def match_pair(
     keypoints: KeypointsOption = 2000,
     model: ModelOption = None,
     device: DeviceOption = "auto",
-    threshold: ThresholdOption = 1.0,
+    threshold: ThresholdOption = None,
     gt: Annotated[
         Path | None,
         typer.Option(
@@ -107,10 +113,9 @@ def match_pair(
 ) -> None:
     """Relative pose of two images, the matches it rests on, and a picture of them."""
     from lgc_ros.camera import Camera
-    from lgc_ros.estimators import EstimatorOptions
     from lgc_ros.evaluation import read_pose, score_result
     from lgc_ros.frame import read_image
-    from lgc_ros.two_view import TwoViewPipeline
+    from lgc_ros.two_view import TwoViewPipeline, estimator_options
     from lgc_ros.viz import draw_two_view, write_image
 
     cameras = Camera.from_yaml(camera), Camera.from_yaml(camera1 or camera)
@@ -118,7 +123,7 @@ def match_pair(
     for path, image, its_camera in zip((image0, image1), images, cameras, strict=True):
         its_camera.check_image(image, name=str(path))
     true_pose = read_pose(gt) if gt else None
-    options = EstimatorOptions(threshold_px=threshold)
+    options = estimator_options(method, threshold)
     pipeline = TwoViewPipeline(method, features, keypoints, model, device, options)
     result = pipeline(*images, *cameras)
 
@@ -174,7 +179,7 @@ def evaluate_pair_set(
     ] = "sift",
     model: ModelOption = None,
     device: DeviceOption = "auto",
-    threshold: ThresholdOption = 1.0,
+    threshold: ThresholdOption = None,
     images: Annotated[
         Path | None, typer.Option(help="Folder of the images, if not images/ beside pairs.txt.")
     ] = None,
@@ -193,7 +198,6 @@ def evaluate_pair_set(
 
     Without --method cn, cn-8pt and all baselines with and without +ratio are compared.
     """
-    from lgc_ros.estimators import EstimatorOptions
     from lgc_ros.evaluation import (
         evaluate_pairs,
         feature_kind,
@@ -201,12 +205,14 @@ def evaluate_pair_set(
         write_pair_report,
     )
     from lgc_ros.methods import COMPARED
-    from lgc_ros.two_view import Decider
+    from lgc_ros.two_view import Decider, estimator_options
 
-    options = EstimatorOptions(threshold_px=threshold)
     methods = dict.fromkeys(method or COMPARED)
     kind = feature_kind(features)
-    deciders = {name: Decider(name, kind, model, device, options) for name in methods}
+    deciders = {
+        name: Decider(name, kind, model, device, estimator_options(name, threshold))
+        for name in methods
+    }
     with _progress(f"pairs of {folder.name}") as progress:
         scores = evaluate_pairs(
             folder,

@@ -15,6 +15,7 @@ from lgc_ros.network import COORDINATES
 from lgc_ros.side import network_inputs
 
 WARM_UP_MATCHES = 2000
+TRUSTED_MINIMUM = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,3 +84,14 @@ class CorrespondenceFilter:
             weights=np.tanh(np.maximum(logits, 0)),
             kept=logits > self.info.keep_above,
         )
+
+
+def surest(scores: np.ndarray, above: float) -> np.ndarray:
+    """Mask of the matches whose score is above a value; of the best 30 if there are fewer.
+
+    Enough right matches make a pose, and more of them hardly improve it; wrong ones among them,
+    if they agree with one another, ruin it.
+    """
+    if len(scores) <= TRUSTED_MINIMUM:
+        return np.ones(len(scores), bool)
+    return scores >= min(above, np.partition(scores, -TRUSTED_MINIMUM)[-TRUSTED_MINIMUM])

@@ -11,9 +11,9 @@ import numpy as np
 from lgc_ros.camera import Camera
 from lgc_ros.checkpoint import shipped_models
 from lgc_ros.errors import CheckpointError
-from lgc_ros.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
+from lgc_ros.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOptions, PoseEstimate
 from lgc_ros.features import make_extractor
-from lgc_ros.filter import CorrespondenceFilter
+from lgc_ros.filter import CorrespondenceFilter, surest
 from lgc_ros.geometry import (
     EIGHT_POINT_MINIMUM,
     essential_from_pose,
@@ -25,6 +25,7 @@ from lgc_ros.matching import Correspondences, correspond, match, one_to_one, rat
 from lgc_ros.methods import parse_method
 
 STAGES = ("features", "match", "filter", "estimate")
+FILTERED_THRESHOLD_PX = 1.5
 LABEL_THRESHOLD = 1e-4
 """A match is right below this squared symmetric epipolar distance, normalized: (1e-2)²."""
 NO_POSE = (
@@ -42,7 +43,8 @@ class TwoViewResult:
         kept: (N,) bool, matches that outlier rejection let through to the estimator.
         inliers: (N,) bool, matches that agree with the estimated pose.
         pose: R_10, unit t_10 and E_10; None when no pose was found. (Its own inliers are over the
-            matches that the estimator was given: of the kept ones, those that are one to one.)
+            matches that the estimator was given: of the kept ones, those that are one to one and
+            that the filter trusts most.)
         failure: why there is no pose, in user terms; empty otherwise.
         scores: (N,) weights in [0, 1) that the filter gave; None for methods without it.
         ms: milliseconds by stage, of ``STAGES``.
@@ -144,7 +146,7 @@ class Decider:
         engine: str = "auto",
     ) -> None:
         self.method = parse_method(method)
-        self.options = options or EstimatorOptions()
+        self.options = options or estimator_options(method)
         self.filter = None
         if self.method.filter:
             model = model or default_model(features)
@@ -179,6 +181,9 @@ class Decider:
         if self.method.unique:
             scores = -survivors.ratio if survivors.scores is None else survivors.scores
             survivors = survivors.subset(one_to_one(survivors, scores))
+        if self.filter is not None and self.method.estimator != EIGHT_POINT:
+            trusted = surest(survivors.scores, np.tanh(self.filter.info.trust_above))
+            survivors = survivors.subset(trusted)
         return ESTIMATORS[self.method.estimator](survivors, self.options)
 
     def _too_few(self, matches: int, kept: int) -> str:
@@ -194,6 +199,18 @@ class Decider:
                 f"{EIGHT_POINT_MINIMUM} are needed: the images may not show the same scene"
             )
         return ""
+
+
+def estimator_options(method: str, threshold_px: float | None = None) -> EstimatorOptions:
+    """Options of a method's estimator with the threshold that suits it, unless one is given.
+
+    What the filter trusts is clean enough for a wider threshold, which forgives blur and imperfect
+    calibration; among unfiltered matches it would let in wrong ones.
+    """
+    if threshold_px is None:
+        filtered = parse_method(method).filter
+        threshold_px = FILTERED_THRESHOLD_PX if filtered else EstimatorOptions.threshold_px
+    return EstimatorOptions(threshold_px)
 
 
 def default_model(features: str) -> str:

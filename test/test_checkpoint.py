@@ -18,7 +18,7 @@ from lgc_ros.errors import CheckpointError
 from lgc_ros.network import CorrespondenceNetwork, NetworkConfig
 
 SMALL = NetworkConfig(blocks=1, width=8, side=1)
-INFO = ModelInfo("tiny", "orb", SMALL, ("ratio",), 0.25, {"steps": 3})
+INFO = ModelInfo("tiny", "orb", SMALL, ("ratio",), 0.25, 1.5, {"steps": 3})
 
 
 @pytest.fixture

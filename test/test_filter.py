@@ -7,7 +7,7 @@ from scenes import as_correspondences, random_scene
 
 from lgc_ros.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.errors import CheckpointError, ConfigError
-from lgc_ros.filter import CorrespondenceFilter
+from lgc_ros.filter import CorrespondenceFilter, surest
 from lgc_ros.network import CorrespondenceNetwork, NetworkConfig
 from lgc_ros.side import network_inputs
 
@@ -68,3 +68,13 @@ def test_the_engine_can_be_chosen():
     assert (chosen.engine, chosen.device) == ("torch", "cpu")
     with pytest.raises(ConfigError, match="unknown engine"):
         CorrespondenceFilter("sift", engine="abacus")
+
+
+def test_the_surest_matches_are_those_above_a_value_or_the_best_thirty():
+    scores = np.random.default_rng(0).permutation(np.linspace(0, 1, 101))
+    assert np.array_equal(surest(scores, 0.5), scores >= 0.5)
+    few = surest(scores, 0.9)
+    assert few.sum() == 30
+    assert scores[few].min() > scores[~few].max()
+    assert surest(scores[:10], 0.9).all()
+    assert len(surest(np.empty(0), 0.5)) == 0

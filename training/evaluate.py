@@ -41,7 +41,7 @@ from lgc_ros.matching import Correspondences
 from lgc_ros.methods import COMPARED, parse_method
 from lgc_ros.pairs import read_pairs
 from lgc_ros.side import network_inputs
-from lgc_ros.two_view import Decider, TwoViewResult, default_model
+from lgc_ros.two_view import Decider, TwoViewResult, default_model, estimator_options
 from training.data.batches import open_dump
 from training.data.files import read_lines
 from training.parallel import Progress, run_tasks, task_executor, written_at_once
@@ -67,7 +67,7 @@ class EvaluateConfig:
         models: name and file of each filter model; the shipped one for the features if empty.
         poses: name and file of methods that ran elsewhere; lines of ``name0 name1 R(9) t(3)``.
         limit: at most so many pairs of each folder, evenly spaced.
-        threshold_px: inlier threshold of the estimators.
+        threshold_px: inlier threshold of the estimators; that of `lgc evaluate pairs` if not set.
     """
 
     groups: dict
@@ -77,7 +77,7 @@ class EvaluateConfig:
     models: dict = field(default_factory=dict)
     poses: dict = field(default_factory=dict)
     limit: int | None = None
-    threshold_px: float = 1.0
+    threshold_px: float | None = None
 
     def __post_init__(self) -> None:
         for name in self.methods:
@@ -283,11 +283,11 @@ def _ways(config: EvaluateConfig) -> list[tuple[str, str, str | None]]:
 
 @lru_cache(maxsize=64)
 def _decider(
-    method: str, features: str, model: str | None, threshold_px: float
+    method: str, features: str, model: str | None, threshold_px: float | None
 ) -> Callable[[Correspondences], TwoViewResult]:
     if method == DIRECT:
-        return _DirectDecider(model, threshold_px)
-    return Decider(method, features, model, options=EstimatorOptions(threshold_px=threshold_px))
+        return _DirectDecider(model, threshold_px or EstimatorOptions.threshold_px)
+    return Decider(method, features, model, options=estimator_options(method, threshold_px))
 
 
 class _DirectDecider:
