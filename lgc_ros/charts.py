@@ -86,7 +86,10 @@ def plot_histogram(
     """How often values occur, with a line at a value of interest."""
     low, high = float(np.min(values)), float(np.max(values))
     # A single slow frame must not press all others into one bar.
-    high = max(min(high, 3 * float(np.median(values))), low + 1e-6)
+    limit = 3 * float(np.median(values))
+    if high > limit:
+        high, label = limit, f"{label} (last bar: or more)"
+    high = max(high, low + 1e-6)
     counts, edges = np.histogram(np.clip(values, low, high), bins, (low, high))
     frame = _Frame(low, high, counts.max() * 1.1, width, height)
     bars = [

@@ -164,11 +164,12 @@ def _cloud(report: Report, way: np.ndarray) -> dict:
 
 def _stages(reports: list[dict[str, str]]) -> str:
     """A bar of the time that each stage takes, on average over the reports of the node."""
-    times = {}
-    for stage, label in STAGES.items():
-        ms = [float(report[key]) for report in reports if (key := f"{stage}_ms") in report]
-        if ms:
-            times[label] = sum(ms) / len(ms)
+    timed = [report for report in reports if "latency_ms" in report]
+    times = {
+        label: float(np.mean([float(report.get(f"{stage}_ms", 0)) for report in timed]))
+        for stage, label in STAGES.items()
+        if timed
+    }
     total = max(sum(times.values()), 1e-9)
     bars = "".join(
         f'<i class="s{k}" style="width:{100 * ms / total:.1f}%"></i>'
