@@ -28,18 +28,13 @@ UNKNOWN_SIGMA = 1.0
 # What a source cannot know better than, however well its answers agree: relative.
 MIN_SIGMA = {"constant_speed": 0.1, "odom": 0.02, "depth": 0.005, "camera_height": 0.1}
 MIN_DEPTHS = 15
-MIN_GROUND_POINTS = 12
+MIN_GROUND_POINTS = 6
 # Ground lies between these angles below the horizon: nearer is the robot, farther is imprecise.
 GROUND_BELOW_DEG = (4.0, 60.0)
-# A robot pitches and rolls, a hand more so: the ground may be tilted by this against the mounting.
-GROUND_TILT_DEG = 10.0
-# Distance from the ground, relative to its height, within which a point belongs to it.
-GROUND_BAND = 0.04
-# Surfaces closer to one another than this, relative to the height, compete for being the ground.
-GROUND_STEP = 0.1
-# The ground holds at least this share of the points of the fullest plane.
+# Half width of the neighbourhood, relative to the height, in which ground points are counted.
+GROUND_BAND = 0.06
+# The ground's neighbourhood holds at least this share of the points of the fullest one.
 GROUND_SUPPORT = 0.5
-GROUND_SAMPLES = 300
 
 
 @dataclass(frozen=True)
@@ -115,49 +110,26 @@ def _depth(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
 
 
 def _camera_height(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
-    """The lowest plane on which many landmarks lie is the ground.
-
-    Its tilt is fitted, not taken from the mounting: one degree of pitch is a twentieth of the
-    height for ground three heights away.
-    """
+    """The lowest height at which many landmarks lie is that of the ground."""
     pitch = np.radians(options.camera_pitch_deg)
     down = np.array([0.0, np.cos(pitch), np.sin(pitch)])
-    points = evidence.points_cam
-    height = points @ down
-    below = np.degrees(np.arctan2(height, np.linalg.norm(np.cross(points, down), axis=1)))
-    points = points[(below > GROUND_BELOW_DEG[0]) & (below < GROUND_BELOW_DEG[1])]
-    if len(points) < MIN_GROUND_POINTS:
+    ahead = np.array([0.0, -np.sin(pitch), np.cos(pitch)])
+    height, forward = evidence.points_cam @ down, evidence.points_cam @ ahead
+    below = np.degrees(np.arctan2(height, np.hypot(forward, evidence.points_cam[:, 0])))
+    low, high = GROUND_BELOW_DEG
+    height = np.sort(height[(height > 0) & (below > low) & (below < high)])
+    if len(height) < MIN_GROUND_POINTS:
         return None
-    normals, heights = _planes(points, down)
-    if not len(heights):
+    first = np.searchsorted(height, height * (1 - GROUND_BAND))
+    last = np.searchsorted(height, height * (1 + GROUND_BAND))
+    support = last - first
+    dense = support >= max(MIN_GROUND_POINTS, GROUND_SUPPORT * support.max())
+    if not dense.any():
         return None
-    on_plane = np.abs(points @ normals.T - heights) < GROUND_BAND * heights
-    support = on_plane.sum(axis=0)
-    enough = support >= max(MIN_GROUND_POINTS, GROUND_SUPPORT * support.max())
-    if not enough.any():
-        return None
-    # Kerbs, tables and cars hold many points, too, but lie above the ground.
-    lowest = int(np.argmax(np.where(enough, heights, 0.0)))
-    # The very lowest is one that noise has tilted.
-    near = enough & (heights > (1 - GROUND_STEP) * heights[lowest])
-    fullest = int(np.argmax(np.where(near, support, 0)))
-    ground = points[on_plane[:, fullest]]
-    centre = ground.mean(axis=0)
-    normal = np.linalg.svd(ground - centre)[2][2]
-    return _ratio(options.camera_height_m, abs(float(centre @ normal)))
-
-
-def _planes(points: np.ndarray, down: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Unit normals (M, 3) and heights (M,) of planes through three points that may be ground."""
-    rng = np.random.default_rng(0)
-    a, b, c = points[rng.integers(len(points), size=(GROUND_SAMPLES, 3))].transpose(1, 0, 2)
-    normals = np.cross(b - a, c - a)
-    length = np.linalg.norm(normals, axis=1)
-    normals = normals / np.maximum(length, np.finfo(np.float64).tiny)[:, None]
-    normals *= np.where(normals @ down < 0, -1.0, 1.0)[:, None]
-    heights = np.einsum("ij,ij->i", normals, a)
-    level = (normals @ down > np.cos(np.radians(GROUND_TILT_DEG))) & (heights > 0)
-    return normals[level], heights[level]
+    # Kerbs, grass and cars are dense, too, but above the ground.
+    lowest = np.flatnonzero(dense)[-1]
+    ground = np.median(height[first[lowest] : last[lowest]])
+    return _ratio(options.camera_height_m, ground)
 
 
 def _ratio(metres: float, units: float) -> float | None:
