@@ -414,13 +414,16 @@ class VisualOdometry:
 
     def _keyframe_is_due(self, view: View, track: _Track, pose: _Pose) -> bool:
         o = self.options
-        if len(track.index0) < o.keyframe_overlap * self._most_matches:
+        if self._matches_run_thin(track):
             return True
         elapsed_s = (view.stamp_ns - track.reference.view.stamp_ns) * 1e-9
         needed_deg = o.keyframe_parallax_deg
         if elapsed_s > o.keyframe_interval_s or pose.used.sum() < 3 * MIN_LANDMARKS:
             needed_deg /= 2
         return self._parallax_deg(track, pose) > needed_deg
+
+    def _matches_run_thin(self, track: _Track) -> bool:
+        return len(track.index0) < self.options.keyframe_overlap * self._most_matches
 
     def _parallax_deg(self, track: _Track, pose: _Pose) -> float:
         """Median angle at which landmarks see the reference and this camera."""
@@ -542,9 +545,12 @@ class VisualOdometry:
             sigma_position = ROTATION_ONLY_PX / focal * (self._depth or 1.0)
             pose = self._turned(track, R_10, reference.centre, sigma_rad, sigma_position)
             return self._turn(view, track, pose, status, "", clock)
-        parallax = float(np.median(parallax_deg(pose.R_10, x0, x1)))
+        # Far points show little parallax, however far the camera moves: not all need it.
+        parallax = float(np.quantile(parallax_deg(pose.R_10, x0, x1), 1 - MIN_INITIAL_SHARE))
         status = DEGENERATE if self._initialized else INITIALIZING
-        if parallax < self.options.init_parallax_deg:
+        # Before the reference is given up, with the way since then, less will do.
+        needed_deg = self.options.init_parallax_deg / (2 if self._matches_run_thin(track) else 1)
+        if parallax < needed_deg:
             message = f"parallax of {parallax:.2f} degrees is too little for landmarks"
         elif self._is_plane(x0, x1, focal):
             status, message = DEGENERATE, "all points lie in a plane: translation is ambiguous"
@@ -578,8 +584,7 @@ class VisualOdometry:
         """A view whose position is held; a keyframe takes over before the matches run out."""
         self._anchor = pose.R_cw, pose.t_cw
         inserted = None
-        thin = len(track.index0) < self.options.keyframe_overlap * self._most_matches
-        if status != NO_MOTION and thin:
+        if status != NO_MOTION and self._matches_run_thin(track):
             inserted = Keyframe(view, pose.R_cw, pose.t_cw)
             inserted.covariance = self._covariance(track.reference, pose)
             inserted.landmark[track.index1] = track.reference.landmark[track.index0]

@@ -10,6 +10,7 @@ import pytest
 
 from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError
+from lgc_ros.features import Features
 from lgc_ros.frame import Frame
 from lgc_ros.geometry import rotation_error_deg
 from lgc_ros.odometry import STATUSES, TRACKED, OdometryOptions, VisualOdometry
@@ -186,34 +187,63 @@ def test_a_wall_alone_is_degenerate_and_holds_translation():
         np.testing.assert_allclose(state.T_wc[:3, 3], 0, atol=1e-12)
 
 
-def test_standing_still_for_100_frames_does_not_move(walk):
+def standing_still(frame, count):
+    """What a camera sees that does not move: the same, with other noise."""
     rng = np.random.default_rng(0)
-    clean = walk[0].image.astype(np.float32)
-    frames = [
+    clean = frame.image.astype(np.float32)
+    return [
         replace(
-            walk[0],
-            stamp_ns=walk[0].stamp_ns + k * 50_000_000,
+            frame,
+            stamp_ns=frame.stamp_ns + k * 50_000_000,
             image=np.clip(clean + rng.normal(0, 1.5, clean.shape), 0, 255).astype(np.uint8),
         )
-        for k in range(100)
+        for k in range(1, count + 1)
     ]
-    states = process(frames)
+
+
+def drive(points, count, step_m, noise_px=0.3):
+    """A camera that drives ahead through points, each of which always looks the same."""
+    camera = Camera.from_K([[460, 0, 399.5], [0, 460, 149.5], [0, 0, 1]], 800, 300)
+    rng = np.random.default_rng(0)
+    looks = rng.uniform(0, 255, (len(points), 32)).astype(np.float32)
+    odometry, states, frames = VisualOdometry(OPTIONS), [], []
+    for k in range(count):
+        T_wc = np.eye(4)
+        T_wc[2, 3] = k * step_m
+        points_cam = points - T_wc[:3, 3]
+        pixels = camera.project(points_cam) + rng.normal(0, noise_px, (len(points), 2))
+        seen = (points_cam[:, 2] > 1) & (pixels > 0).all(1) & (pixels < camera.size).all(1)
+        n = int(seen.sum())
+        nothing = np.zeros(n, np.float32)
+        features = Features(
+            pixels[seen].astype(np.float32), looks[seen], nothing + 1, nothing, nothing, "sift"
+        )
+        image = np.zeros((300, 800), np.uint8)
+        frames.append(Frame(k, k * 100_000_000, image, camera, T_wc))
+        states.append(odometry.process(frames[-1], features=lambda features=features: features))
+    return states, frames
+
+
+def test_a_start_on_the_road_needs_no_parallax_of_far_points():
+    """Most of what a car sees is far; the way while landmarks are awaited would be lost."""
+    rng = np.random.default_rng(1)
+    near = rng.uniform([-12, -4, 4], [12, 2, 40], (600, 3))
+    far = rng.uniform([-300, -80, 400], [300, 60, 900], (400, 3))
+    states, frames = drive(np.vstack([near, far]), count=10, step_m=1.2)
+    assert set(statuses(states[4:])) == {"ok"}
+    ratio = [s.T_wc[2, 3] / f.T_wc[2, 3] for s, f in zip(states[4:], frames[4:], strict=True)]
+    np.testing.assert_allclose(ratio, ratio[-1], rtol=0.01)
+
+
+def test_standing_still_for_100_frames_does_not_move(walk):
+    states = process(standing_still(walk[0], 100))
     assert set(statuses(states[1:])) == {"no_motion"}
     for state in states:
         np.testing.assert_array_equal(state.T_wc, np.eye(4))
 
 
 def test_standing_still_after_a_walk_does_not_move(walk):
-    rng = np.random.default_rng(0)
-    clean = walk[14].image.astype(np.float32)
-    still = [
-        replace(
-            walk[14],
-            stamp_ns=walk[14].stamp_ns + k * 50_000_000,
-            image=np.clip(clean + rng.normal(0, 1.5, clean.shape), 0, 255).astype(np.uint8),
-        )
-        for k in range(1, 21)
-    ]
+    still = standing_still(walk[14], 20)
     states = process(walk[:15] + still)
     assert statuses(states[15:]).count("no_motion") >= 18
     path = np.array([state.T_wc[:3, 3] for state in states])
