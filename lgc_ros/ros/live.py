@@ -39,6 +39,9 @@ END_S = 20.0
 MAX_UNANSWERED = 3
 LOG_LINES = 12
 JPEG_QUALITY = 78
+# Below the ports that are given out by themselves.
+RESERVATION_PORT = 20_000
+_reservations: list[socket.socket] = []
 
 
 @dataclass(frozen=True)
@@ -175,14 +178,22 @@ class _Listener:
 
 
 def free_domain() -> int:
-    """A domain in which nobody takes part: the port of its first participant is free."""
+    """A domain in which nobody takes part, and which nobody else gets from here meanwhile.
+
+    The port of its first participant is free; another port, held until this process ends, says
+    that the domain is taken, since those who are to meet there take a while to start.
+    """
     for domain in random.SystemRandom().sample(range(1, 100), 99):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
+        taken = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            taken.bind(("127.0.0.1", RESERVATION_PORT + domain))
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 probe.bind(("127.0.0.1", 7410 + 250 * domain))
-            except OSError:
-                continue
-            return domain
+        except OSError:
+            taken.close()
+            continue
+        _reservations.append(taken)
+        return domain
     raise LgcError("all ROS domains of this machine are in use: end some ROS processes")
 
 
