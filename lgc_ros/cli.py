@@ -65,8 +65,8 @@ ThresholdOption = Annotated[
     float | None,
     typer.Option(
         min=0.01,
-        help="Inlier threshold of the estimator in pixels; by default 1.5 behind the filter and 1 "
-        "without it.",
+        help="Inlier threshold of the estimator in pixels; by default 1.5 for cn and 1 for the "
+        "others.",
         show_default=False,
     ),
 ]

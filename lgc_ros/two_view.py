@@ -22,7 +22,7 @@ from lgc_ros.geometry import (
     symmetric_epipolar_distance,
 )
 from lgc_ros.matching import Correspondences, correspond, match, one_to_one, ratio_test
-from lgc_ros.methods import parse_method
+from lgc_ros.methods import FILTER_ESTIMATOR, parse_method
 
 STAGES = ("features", "match", "filter", "estimate")
 FILTERED_THRESHOLD_PX = 1.5
@@ -205,11 +205,13 @@ def estimator_options(method: str, threshold_px: float | None = None) -> Estimat
     """Options of a method's estimator with the threshold that suits it, unless one is given.
 
     What the filter trusts is clean enough for a wider threshold, which forgives blur and imperfect
-    calibration; among unfiltered matches it would let in wrong ones.
+    calibration, if the estimator refines its pose as `cn`'s does. Among unfiltered matches a wider
+    threshold would let in wrong ones; RANSAC would take any pose within it.
     """
     if threshold_px is None:
-        filtered = parse_method(method).filter
-        threshold_px = FILTERED_THRESHOLD_PX if filtered else EstimatorOptions.threshold_px
+        parsed = parse_method(method)
+        wide = parsed.filter and parsed.estimator == FILTER_ESTIMATOR
+        threshold_px = FILTERED_THRESHOLD_PX if wide else EstimatorOptions.threshold_px
     return EstimatorOptions(threshold_px)
 
 
