@@ -133,8 +133,9 @@ def _openvino_products(weights: Sequence[torch.Tensor], columns: np.ndarray) -> 
     x = opset8.parameter([weights[0].shape[1], -1], np.float32)
     product = x
     for weight in weights:
-        # Kept small, or the chain would overflow.
-        product = opset8.matmul(opset8.constant(0.1 * weight.numpy()), product, False, False)
+        # Of norm one, so that the chain neither overflows nor ends in slow denormal numbers.
+        rotation = torch.linalg.qr(weight)[0].numpy()
+        product = opset8.matmul(opset8.constant(rotation), product, False, False)
     settings = {
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),
         "INFERENCE_PRECISION_HINT": "f32",
