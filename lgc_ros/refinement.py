@@ -90,7 +90,7 @@ def refine_pose(
         if point_covariances is not None:
             J_world = J_point @ R_cw
             variance = noise + J_world @ point_covariances @ J_world.transpose(0, 2, 1)
-        information = np.linalg.inv(variance)
+        information = _information(variance)
         residual = observed - x
         squared = np.einsum("ni,nij,nj->n", residual, information, residual)
         weight = _cauchy(squared) * (points_cam[:, 2] > MIN_DEPTH)
@@ -111,6 +111,21 @@ def refine_pose(
     covariance = np.zeros((6, 6))
     covariance[free, free] = excess * np.linalg.inv(H)
     return RefinedPose(R_cw, t_cw, covariance, np.sqrt(squared))
+
+
+def _information(variance: np.ndarray) -> np.ndarray:
+    """Inverses of (N, 2, 2) covariances; nothing where one is not known to be a covariance.
+
+    A point that a step has brought next to the camera, or behind it, projects with a derivative
+    so large that rounding leaves nothing to invert.
+    """
+    (a, b), (_, d) = variance.transpose(1, 2, 0)
+    determinant = a * d - b**2
+    sound = determinant > 1e-12 * a * d
+    adjugate = np.array([[d, -b], [-b, a]]).transpose(2, 0, 1)
+    information = np.zeros(variance.shape)
+    information[sound] = adjugate[sound] / determinant[sound, None, None]
+    return information
 
 
 def _residual_scale(squared: np.ndarray) -> float:
