@@ -54,7 +54,7 @@ def test_scores_are_those_of_the_network(engine, trained, count):
 
 
 def test_one_engine_takes_pairs_of_any_size_in_any_order(engine, trained):
-    # Not fewer than a pose needs: normalized over three matches, rounding alone moves a logit by 1e-3.
+    # Not fewer than a pose needs: over three matches, rounding alone moves a logit by 1e-3.
     for count in (700, 8, 1999, 700):
         rows = rows_of(count, trained[0], seed=count)
         assert engine.run(rows) == pytest.approx(reference(trained[0], rows), abs=1e-4)
