@@ -112,26 +112,18 @@ def image_from_message(message: Any) -> np.ndarray:
     """Pixels of a sensor_msgs Image or CompressedImage, or of anything with its attributes."""
     if hasattr(message, "format"):
         return decode_compressed(message.data)
-    return decode_image(
-        message.encoding,
-        message.height,
-        message.width,
-        message.step,
-        message.is_bigendian,
-        message.data,
-    )
+    return decode_image(*_raw(message))
 
 
 def depth_from_message(message: Any) -> np.ndarray:
     """Depth (H, W) float32 in metres of a sensor_msgs Image, or of anything like it."""
-    return decode_depth(
-        message.encoding,
-        message.height,
-        message.width,
-        message.step,
-        message.is_bigendian,
-        message.data,
-    )
+    return decode_depth(*_raw(message))
+
+
+def _raw(message: Any) -> tuple:
+    """Encoding, height, width, step, byte order and data, as the decoders take them."""
+    m = message
+    return m.encoding, m.height, m.width, m.step, m.is_bigendian, m.data
 
 
 def pixels_of(

@@ -14,7 +14,7 @@ from sensor_msgs.msg import Image
 
 from lgc_ros.errors import ImageError
 from lgc_ros.frame import Frame
-from lgc_ros.image_encoding import decode_depth
+from lgc_ros.image_encoding import depth_from_message
 from lgc_ros.ros.messages import stamp_ns
 from lgc_ros.sources.trajectory import Trajectory
 
@@ -122,14 +122,7 @@ class DepthImages(_Latest):
         message = apart_ns[nearest_ns]
         self.fault = ""
         try:
-            depth = decode_depth(
-                message.encoding,
-                message.height,
-                message.width,
-                message.step,
-                message.is_bigendian,
-                message.data,
-            )
+            depth = depth_from_message(message)
             if depth.shape != frame.image.shape[:2]:
                 raise ImageError(
                     f"the depth image is {message.width}x{message.height} pixels, the image is "
