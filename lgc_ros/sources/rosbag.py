@@ -262,13 +262,7 @@ def _odom_topic(reader: AnyReader, path: Path, topic: str, gt: str | Path | None
         return topic
     types = topic_types(reader)
     topics = [t for t in sorted(types) if types[t] in ODOM_TYPES and t != gt]
-    if len(topics) == 1:
-        return topics[0]
-    remedy = "choose one with --odom-topic" if topics else "choose another --scale"
-    raise SourceError(
-        f"{path} has {len(topics)} topics with wheel odometry ({ODOM_TYPES[0]}): {remedy}; the "
-        f"bag has {topic_listing(reader)}"
-    )
+    return _only(topics, f"wheel odometry ({ODOM_TYPES[0]})", "--odom-topic", reader, path)
 
 
 def _depth_topic(reader: AnyReader, path: Path, topic: str) -> str:
@@ -278,11 +272,16 @@ def _depth_topic(reader: AnyReader, path: Path, topic: str) -> str:
         return topic
     filled = {c.topic for c in reader.connections if c.msgcount and c.msgtype == IMAGE_TYPES[0]}
     topics = [topic for topic in sorted(filled) if _is_depth(reader, topic)]
+    return _only(topics, "depth images", "--depth-topic", reader, path)
+
+
+def _only(topics: list[str], what: str, option: str, reader: AnyReader, path: Path) -> str:
+    """The one topic that metres can come from; otherwise an error that says how to choose."""
     if len(topics) == 1:
         return topics[0]
-    remedy = "choose one with --depth-topic" if topics else "choose another --scale"
+    remedy = f"choose one with {option}" if topics else "choose another --scale"
     raise SourceError(
-        f"{path} has {len(topics)} topics with depth images: {remedy}; the bag has "
+        f"{path} has {len(topics)} topics with {what}: {remedy}; the bag has "
         f"{topic_listing(reader)}"
     )
 
