@@ -31,6 +31,7 @@ from lgc_ros.ros.mounting import Mounting
 from lgc_ros.ros.outputs import Outputs
 from lgc_ros.ros.parameters import declare_parameters, read_parameters
 from lgc_ros.ros.qos import output_qos
+from lgc_ros.ros.session import leave
 from lgc_ros.ros.tracker import Tracker
 from lgc_ros.ros.worker import NewestFirstWorker
 
@@ -261,8 +262,7 @@ def main(args: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     node.stop()
-    node.destroy_node()
-    rclpy.try_shutdown()
+    leave(node)
     return 0
 
 

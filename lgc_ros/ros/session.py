@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import signal
 import threading
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 PATIENCE_S = 0.1
 # Waiting longer than this needs an explanation.
 SILENT_S = 3.0
+# Leaving takes a fraction of a second, on a busy machine a few.
+LEAVE_S = 20.0
 
 
 class Session:
@@ -85,7 +88,19 @@ def session(name: str, domain: int | None = None) -> Iterator[Session]:
         yield Session(node, executor, stopping)
     finally:
         executor.shutdown()
-        node.destroy_node()
-        context.try_shutdown()
+        leave(node)
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
+
+
+def leave(node: Node) -> None:
+    """Destroy a node and shut its context down; if that takes for ever, end the process.
+
+    Fast DDS as it comes with pip spins in here, with the interpreter locked, if it is just being
+    told of another participant (eProsima/Fast-DDS#6513). A stack trace and exit code 1 after
+    LEAVE_S are better than a process that never ends.
+    """
+    faulthandler.dump_traceback_later(LEAVE_S, exit=True)
+    node.destroy_node()
+    node.context.try_shutdown()
+    faulthandler.cancel_dump_traceback_later()

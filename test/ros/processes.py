@@ -22,6 +22,7 @@ from lgc_ros.ros.live import free_domain
 
 DEADLINE_S = 180.0
 REPEAT_S = 20.0
+PATIENCE_S = 30.0
 OPTIONS = {"method": "poselib+ratio", "max_keypoints": 500}
 FRAME = "camera_optical"
 
@@ -106,6 +107,16 @@ def lgc_command(*words) -> list[str]:
     return [sys.executable, "-c", "from lgc_ros.cli import main; main()", *map(str, words)]
 
 
+def end(process: subprocess.Popen) -> None:
+    """Ends a process whatever it does; one that is killed would leave its shared memory behind."""
+    process.terminate()
+    try:
+        process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 @contextmanager
 def running_process(folder, command, domain=None):
     """Starts a process in a domain, its own if none is given, and yields the robot around it."""
@@ -122,8 +133,7 @@ def running_process(folder, command, domain=None):
     try:
         yield robot
     finally:
-        process.kill()
-        process.wait()
+        end(process)
         robot.executor.shutdown()
         robot.node.destroy_node()
         context.try_shutdown()

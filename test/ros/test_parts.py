@@ -1,6 +1,8 @@
 """Parts of the node that need no topics: motion of the base, the worker, and why all is silent."""
 
 import re
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 
@@ -16,7 +18,7 @@ from rclpy.context import Context
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.topic_endpoint_info import TopicEndpointInfo
-from ros.processes import free_domain, stamp
+from ros.processes import DEADLINE_S, environment, free_domain, stamp
 from scenes import as_correspondences, random_scene
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
@@ -371,3 +373,25 @@ def test_the_shipped_parameters_are_the_defaults_and_name_every_one():
     assert shipped == default_parameters()
     active = yaml.safe_load(text)["/**"]["ros__parameters"]
     assert not active.keys() & flat_settings(load_profile()).keys(), "the profile decides these"
+
+
+STUCK = """
+from lgc_ros.ros import session
+
+session.LEAVE_S = 0.5
+with session.session("stuck") as ros:
+    ros.node.destroy_node = lambda: any(iter(int, 1))
+"""
+
+
+def test_a_process_that_dds_does_not_let_go_ends_all_the_same(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", STUCK],
+        env=environment(free_domain(), tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 1
+    assert "session.py" in done.stderr
+    assert "in leave" in done.stderr
