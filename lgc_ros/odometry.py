@@ -516,7 +516,7 @@ class VisualOdometry:
             odom_distance_m = float(np.linalg.norm(end - start))
         evidence = ScaleEvidence(
             elapsed_s=(keyframe.view.stamp_ns - previous.view.stamp_ns) * 1e-9,
-            distance=float(np.linalg.norm(keyframe.centre - previous.centre)),
+            motion_cam=keyframe.R_cw @ (keyframe.centre - previous.centre),
             odom_distance_m=odom_distance_m,
             points_cam=points_cam,
             depths_m=depths_m,

@@ -6,7 +6,7 @@
 | `constant_speed` | `speed_mps`, a robot that keeps to it            | metres, as good as that  |
 | `odom`           | a wheel odometry pose with every frame           | metres, as the wheels    |
 | `depth`          | depth images aligned with the colour images      | metres, best             |
-| `camera_height`  | `camera_height_m` over flat ground, the pitch    | metres if ground shows   |
+| `camera_height`  | fixed `camera_height_m` over flat ground, pitch  | metres if ground shows   |
 
 Each source looks at the newest keyframe and says how many metres one unit of the map is. The
 median over the latest keyframes corrects the map, so that one bad answer changes nothing.
@@ -26,11 +26,13 @@ from lgc_ros.errors import ConfigError
 MEMORY = 15
 UNKNOWN_SIGMA = 1.0
 # What a source cannot know better than, however well its answers agree: relative.
-MIN_SIGMA = {"constant_speed": 0.1, "odom": 0.02, "depth": 0.005, "camera_height": 0.1}
+MIN_SIGMA = {"constant_speed": 0.1, "odom": 0.02, "depth": 0.005, "camera_height": 0.05}
 MIN_DEPTHS = 15
 MIN_GROUND_POINTS = 6
 # Ground lies between these angles below the horizon: nearer is the robot, farther is imprecise.
 GROUND_BELOW_DEG = (4.0, 60.0)
+# Motion steeper than this against the ground assumed is not along it.
+MAX_CLIMB_DEG = 30.0
 # Half width of the neighbourhood, relative to the height, in which ground points are counted.
 GROUND_BAND = 0.06
 # The ground's neighbourhood holds at least this share of the points of the fullest one.
@@ -72,17 +74,23 @@ class ScaleEvidence:
     """What is known at a keyframe; lengths of the map are in its own unit.
 
     Attributes:
-        elapsed_s, distance: time and way of the camera since the previous keyframe.
+        elapsed_s: time since the previous keyframe.
+        motion_cam: (3,) from the camera's place at that keyframe to here, in the camera frame.
         odom_distance_m: the way of the wheel odometry in that time; None without it.
         points_cam: (N, 3) landmarks seen, in the camera frame.
         depths_m: (N,) measured depth of these landmarks, 0 where unknown; None without depth.
     """
 
     elapsed_s: float
-    distance: float
+    motion_cam: np.ndarray
     odom_distance_m: float | None
     points_cam: np.ndarray
     depths_m: np.ndarray | None
+
+    @property
+    def distance(self) -> float:
+        """The way of the camera since the previous keyframe."""
+        return float(np.linalg.norm(self.motion_cam))
 
 
 def _none(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
@@ -111,11 +119,12 @@ def _depth(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
 
 def _camera_height(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
     """The lowest height at which many landmarks lie is that of the ground."""
-    pitch = np.radians(options.camera_pitch_deg)
-    down = np.array([0.0, np.cos(pitch), np.sin(pitch)])
-    ahead = np.array([0.0, -np.sin(pitch), np.cos(pitch)])
-    height, forward = evidence.points_cam @ down, evidence.points_cam @ ahead
-    below = np.degrees(np.arctan2(height, np.hypot(forward, evidence.points_cam[:, 0])))
+    down = _down(evidence.motion_cam, options.camera_pitch_deg)
+    if down is None:
+        return None
+    height = evidence.points_cam @ down
+    level = np.linalg.norm(evidence.points_cam - height[:, None] * down, axis=1)
+    below = np.degrees(np.arctan2(height, level))
     low, high = GROUND_BELOW_DEG
     height = np.sort(height[(height > 0) & (below > low) & (below < high)])
     if len(height) < MIN_GROUND_POINTS:
@@ -130,6 +139,24 @@ def _camera_height(evidence: ScaleEvidence, options: ScaleOptions) -> float | No
     lowest = np.flatnonzero(dense)[-1]
     ground = np.median(height[first[lowest] : last[lowest]])
     return _ratio(options.camera_height_m, ground)
+
+
+def _down(motion_cam: np.ndarray, pitch_deg: float) -> np.ndarray | None:
+    """The ground's normal in the camera frame, None if the camera climbs.
+
+    At a fixed height the camera moves along the ground, which tells the pitch better than a
+    mounting is measured: a degree makes a tenth of the height ten metres ahead.
+    """
+    pitch = np.radians(pitch_deg)
+    down = np.array([0.0, np.cos(pitch), np.sin(pitch)])
+    length = np.linalg.norm(motion_cam)
+    if length < 1e-9:
+        return down
+    ahead = motion_cam / length
+    if abs(down @ ahead) > np.sin(np.radians(MAX_CLIMB_DEG)):
+        return None
+    level = down - (down @ ahead) * ahead
+    return level / np.linalg.norm(level)
 
 
 def _ratio(metres: float, units: float) -> float | None:

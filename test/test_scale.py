@@ -10,10 +10,10 @@ UNIT_M = 2.5  # metres that one unit of the map is
 HEIGHT_M = 1.5
 
 
-def evidence(points_cam=(), depths_m=None, odom_distance_m=None):
+def evidence(points_cam=(), depths_m=None, odom_distance_m=None, motion_m=(0, 0, 0.4)):
     return ScaleEvidence(
         elapsed_s=0.5,
-        distance=0.4 / UNIT_M,
+        motion_cam=np.array(motion_m) / UNIT_M,
         odom_distance_m=odom_distance_m,
         points_cam=np.reshape(points_cam, (-1, 3)) / UNIT_M,
         depths_m=depths_m,
@@ -57,7 +57,23 @@ def test_a_mounting_that_looks_down_is_allowed_for():
     rng = np.random.default_rng(5)
     points = plane(rng, 80, HEIGHT_M, pitch_deg=25)
     options = height_options(camera_pitch_deg=25.0)
-    assert scale_of(options, evidence(points)) == pytest.approx(UNIT_M, rel=0.05)
+    aside = evidence(points, motion_m=(0.4, 0, 0))
+    assert scale_of(options, aside) == pytest.approx(UNIT_M, rel=0.05)
+
+
+@pytest.mark.parametrize("pitch_deg", [-2.0, 3.0, 12.0])
+def test_driving_along_the_ground_tells_the_pitch(pitch_deg):
+    rng = np.random.default_rng(8)
+    p = np.radians(pitch_deg)
+    ahead = 0.4 * np.array([0, -np.sin(p), np.cos(p)])
+    known = evidence(plane(rng, 80, HEIGHT_M, pitch_deg), motion_m=ahead)
+    assert scale_of(height_options(), known) == pytest.approx(UNIT_M, rel=0.03)
+
+
+def test_a_camera_that_climbs_tells_nothing_of_its_height():
+    rng = np.random.default_rng(9)
+    climbing = evidence(plane(rng, 80, HEIGHT_M), motion_m=(0, -0.4, 0.1))
+    assert scale_of(height_options(), climbing) == 1.0
 
 
 def test_without_ground_nothing_is_corrected():
