@@ -30,7 +30,8 @@ from lgc_ros.mlesac import mlesac
 
 EIGHT_POINT = "8pt"
 FIVE_POINT_MINIMUM = 5
-POSELIB_MIN_ITERATIONS = 1000
+# Samples drawn at least; of what a filter has ranked most is right, and fewer find the best pose.
+POSELIB_MIN_ITERATIONS, POSELIB_MIN_ITERATIONS_RANKED = 1000, 300
 # OpenCV's 6 is meant for 10000 ORB features; 2000 matches have fewer neighbours to agree.
 GMS_THRESHOLD_FACTOR = 3.0
 # Keypoints are located to a fraction of a pixel, however large a residual may still be an inlier.
@@ -141,6 +142,7 @@ def _usac(score: int, local_optimization: int, polisher: str, problem: _Problem)
 def _poselib(problem: _Problem) -> _Pose | None:
     """PoseLib's LO-RANSAC with final non-linear refinement."""
     c, options = problem.matches, problem.options
+    least = POSELIB_MIN_ITERATIONS_RANKED if problem.ranked else POSELIB_MIN_ITERATIONS
     camera = {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [c.focal, 0.0, 0.0]}
     pose, info = poselib.estimate_relative_pose(
         c.x0 * c.focal,
@@ -151,7 +153,7 @@ def _poselib(problem: _Problem) -> _Pose | None:
             "max_epipolar_error": options.threshold_px,
             "success_prob": options.confidence,
             "max_iterations": problem.max_iterations,
-            "min_iterations": min(POSELIB_MIN_ITERATIONS, problem.max_iterations),
+            "min_iterations": min(least, problem.max_iterations),
             "progressive_sampling": problem.ranked,
             "seed": options.seed,
         },
