@@ -31,10 +31,12 @@ class Log:
         self._logger = logger
         self._happened_s: dict[str, float] = {}
 
-    def warn(self, message: str) -> None:
-        """Say it, unless the same, but for numbers, was going on already."""
-        if self._is_new(re.sub(r"\d+", "#", message)):
+    def warn(self, message: str) -> bool:
+        """Say it, unless the same, but for numbers, was going on already; whether it was said."""
+        is_new = self._is_new(re.sub(r"\d+", "#", message))
+        if is_new:
             self._logger.warning(message)
+        return is_new
 
     def error(self, message: str, details: str = "") -> None:
         """Say it, unless the very same was going on; with details that are for the log alone."""
@@ -139,10 +141,9 @@ class Monitor:
     def _summary(self, state: OdometryState | None, frames: int, drops: int) -> tuple[bytes, str]:
         why = self.why_no_output()
         # Starting takes a moment: silence is worth a line when it lasts from report to report.
+        # A fault of a frame was said when it happened.
         if why and self._why:
-            if why != self._fault:  # which was said when it happened
-                self._log.warn(why)
-            self._silence_said = True
+            self._silence_said |= why == self._fault or self._log.warn(why)
         elif self._silence_said and not why:
             self._logger.info("there is output again")
             self._silence_said = False
@@ -169,7 +170,8 @@ class Monitor:
                 f"{stage}_ms": f"{np.mean([times.get(stage, 0.0) for times in times_ms]):.1f}"
                 for stage in stages
             }
-        return {"status": state.status, **state.counts, **self._mean_ms}
+        counts = state.counts | {"keypoints": state.counts.get("features", 0)}
+        return {"status": state.status, **counts, **self._mean_ms}
 
 
 def _verdict(state: OdometryState) -> str:

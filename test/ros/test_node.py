@@ -492,6 +492,7 @@ def test_a_working_node_reports_its_work(camera, robot):
     times_ms = [f"{stage}_ms" for stage in ("features", "match", "filter", "estimate", "latency")]
     assert all(float(report[key]) >= 0 for key in times_ms)
     assert (report["method"], report["features"]) == (OPTIONS["method"], "sift")
+    assert int(report["inliers"]) <= int(report["keypoints"]) <= OPTIONS["max_keypoints"]
     assert report["device"] == "cpu"
 
 
@@ -786,6 +787,16 @@ def test_settings_that_cannot_be_used_end_the_node_with_the_reason(tmp_path):
         assert robot.process.wait(DEADLINE_S) == 1
         assert "did you mean 'fast'" in robot.log
         assert "Traceback" not in robot.log
+
+
+def test_overrides_of_qos_that_ros_does_not_know_are_refused_with_the_reason(tmp_path):
+    name = "qos_overrides./image.subscription.reliability"
+    with running_node(tmp_path, **{name: "relible"}) as robot:
+        refused = "could not activate: the parameters qos_overrides./image cannot be used"
+        robot.spin_until(lambda: refused in robot.log, "the reason in the log")
+        assert "`relible`; start the node with values of ROS, such as" in robot.log
+        assert "Traceback" not in robot.log
+        assert robot.end() == 0
 
 
 def test_a_publisher_of_other_qos_is_named(camera, robot):
