@@ -15,7 +15,7 @@ from lgc_ros.network import COORDINATES
 from lgc_ros.side import network_inputs
 
 WARM_UP_MATCHES = 2000
-TRUSTED_MINIMUM = 30
+FEWEST_TRUSTED, MOST_TRUSTED = 30, 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +87,12 @@ class CorrespondenceFilter:
 
 
 def surest(scores: np.ndarray, above: float) -> np.ndarray:
-    """Mask of the matches whose score is above a value; of the best 30 if there are fewer.
+    """Mask of the matches whose score is above a value; at least of the best 30, at most 500.
 
     Enough right matches make a pose, and more of them hardly improve it; wrong ones among them,
     if they agree with one another, ruin it.
     """
-    if len(scores) <= TRUSTED_MINIMUM:
-        return np.ones(len(scores), bool)
-    return scores >= min(above, np.partition(scores, -TRUSTED_MINIMUM)[-TRUSTED_MINIMUM])
+    count = np.clip(np.count_nonzero(scores >= above), FEWEST_TRUSTED, MOST_TRUSTED)
+    mask = np.zeros(len(scores), bool)
+    mask[np.argsort(-scores, kind="stable")[:count]] = True
+    return mask

@@ -70,11 +70,13 @@ def test_the_engine_can_be_chosen():
         CorrespondenceFilter("sift", engine="abacus")
 
 
-def test_the_surest_matches_are_those_above_a_value_or_the_best_thirty():
+def test_the_surest_matches_are_those_above_a_value_but_neither_few_nor_too_many():
     scores = np.random.default_rng(0).permutation(np.linspace(0, 1, 101))
     assert np.array_equal(surest(scores, 0.5), scores >= 0.5)
     few = surest(scores, 0.9)
     assert few.sum() == 30
     assert scores[few].min() > scores[~few].max()
     assert surest(scores[:10], 0.9).all()
+    many = np.linspace(0, 1, 2000)
+    assert np.array_equal(np.flatnonzero(surest(many, 0.5)), np.arange(1500, 2000))
     assert len(surest(np.empty(0), 0.5)) == 0
