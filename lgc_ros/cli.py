@@ -43,10 +43,11 @@ stdout = Console()
 
 LITTLE_PARALLAX_DEG = 0.2
 METHOD_HELP = (
-    "cn (learned filter, then robust estimation on the survivors), cn-8pt (one forward pass and "
-    "the weighted 8-point), or a baseline on all matches: ransac, lmeds, mlesac, magsac, usac, "
-    "poselib, gms; with +ratio (e.g. ransac+ratio) the ratio test comes first, with +ratio+unique "
-    "also one match per keypoint, as for cn."
+    "cn (learned filter, then robust estimation on the survivors), cn-8pt (one forward pass, "
+    "weighted 8-point and refinement, nothing sampled), cn-8pt-plain (without the refinement, as "
+    "in the paper), or a baseline on all matches: ransac, lmeds, mlesac, magsac, usac, poselib, "
+    "gms; with +ratio (e.g. ransac+ratio) the ratio test comes first, with +ratio+unique also one "
+    "match per keypoint, as for cn."
 )
 FeaturesOption = Annotated[
     str, typer.Option(help="sift, rootsift, orb, akaze, or the path of an ONNX extractor.")
@@ -196,7 +197,8 @@ def evaluate_pair_set(
 ) -> None:
     """mAP and AUC at 5, 10 and 20 degrees, precision and recall, and time, on posed pairs.
 
-    Without --method cn, cn-8pt and all baselines with and without +ratio are compared.
+    Without --method cn, cn-8pt, cn-8pt-plain and all baselines with and without +ratio are
+    compared.
     """
     from lgc_ros.evaluation import (
         evaluate_pairs,

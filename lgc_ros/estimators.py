@@ -29,6 +29,7 @@ from lgc_ros.matching import Correspondences
 from lgc_ros.mlesac import mlesac
 
 EIGHT_POINT = "8pt"
+REFINED_EIGHT_POINT = "8pt-refined"
 FIVE_POINT_MINIMUM = 5
 # Samples drawn at least; of what a filter has ranked most is right, and fewer find the best pose.
 POSELIB_MIN_ITERATIONS, POSELIB_MIN_ITERATIONS_RANKED = 1000, 300
@@ -36,6 +37,8 @@ POSELIB_MIN_ITERATIONS, POSELIB_MIN_ITERATIONS_RANKED = 1000, 300
 GMS_THRESHOLD_FACTOR = 3.0
 # Keypoints are located to a fraction of a pixel, however large a residual may still be an inlier.
 POSELIB_LOSS_PX = 0.25
+# A loss that begins wide forgives a bad start; narrowed step by step, it ends as PoseLib's does.
+REFINEMENT_LOSSES_PX = (16 * POSELIB_LOSS_PX, 4 * POSELIB_LOSS_PX, POSELIB_LOSS_PX)
 
 # 95 % of Gaussian residuals lie within 1.96 standard deviations.
 SIGMA_PER_THRESHOLD = 1 / 1.96
@@ -143,7 +146,7 @@ def _poselib(problem: _Problem) -> _Pose | None:
     """PoseLib's LO-RANSAC with final non-linear refinement."""
     c, options = problem.matches, problem.options
     least = POSELIB_MIN_ITERATIONS_RANKED if problem.ranked else POSELIB_MIN_ITERATIONS
-    camera = {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [c.focal, 0.0, 0.0]}
+    camera = _poselib_camera(c)
     pose, info = poselib.estimate_relative_pose(
         c.x0 * c.focal,
         c.x1 * c.focal,
@@ -162,6 +165,11 @@ def _poselib(problem: _Problem) -> _Pose | None:
     if info["num_inliers"] < FIVE_POINT_MINIMUM:
         return None
     return pose.R, pose.t
+
+
+def _poselib_camera(c: Correspondences) -> dict:
+    """A camera that makes pixels of normalized points times the focal length."""
+    return {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [c.focal, 0.0, 0.0]}
 
 
 def _mlesac(problem: _Problem) -> _Pose | None:
@@ -224,6 +232,30 @@ def _eight_point(problem: _Problem) -> _Pose | None:
     return R_10, t_10
 
 
+def _refined_eight_point(problem: _Problem) -> _Pose | None:
+    """The weighted 8-point, then least squares with a robust loss from there; nothing is sampled.
+
+    One wrong match in ten is enough to spoil the linear solution, and points near a plane hardly
+    determine it: it has eight unknowns, a pose five. As a start it may still do. The refinement
+    minimizes the Sampson distance over poses, of all matches that have a weight, alike.
+    """
+    start = _eight_point(problem)
+    if start is None:
+        return None
+    c = problem.matches
+    if c.scores is not None:
+        c = c.subset(c.scores > 0)
+    pose = poselib.CameraPose()
+    pose.R, pose.t = start
+    camera = _poselib_camera(c)
+    for loss_px in REFINEMENT_LOSSES_PX:
+        loss = {"loss_type": "CAUCHY", "loss_scale": loss_px}
+        pose, _ = poselib.refine_relative_pose(
+            c.x0 * c.focal, c.x1 * c.focal, pose, camera, camera, loss
+        )
+    return pose.R, pose.t
+
+
 def _pose_from_opencv(E: np.ndarray | None, mask: np.ndarray | None, c: Correspondences):
     """The pose with most inliers in front of both cameras, over all matrices OpenCV returned.
 
@@ -282,6 +314,7 @@ MAX_ITERATIONS = {
     "poselib": 100000,
     "gms": 2000,
     EIGHT_POINT: 1,
+    REFINED_EIGHT_POINT: 1,
 }
 
 _BACKENDS: dict[str, _Backend] = {
@@ -293,10 +326,14 @@ _BACKENDS: dict[str, _Backend] = {
     "poselib": _poselib,
     "gms": _gms,
     EIGHT_POINT: _eight_point,
+    REFINED_EIGHT_POINT: _refined_eight_point,
 }
 
 ESTIMATORS: dict[str, Callable[[Correspondences, EstimatorOptions], PoseEstimate | None]] = {
     name: partial(_estimate, name) for name in _BACKENDS
 }
 
-ROBUST_ESTIMATORS = tuple(name for name in ESTIMATORS if name != EIGHT_POINT)
+# Those that find the right matches by themselves; the 8-point relies on the weights it is given.
+ROBUST_ESTIMATORS = tuple(
+    name for name in ESTIMATORS if name not in (EIGHT_POINT, REFINED_EIGHT_POINT)
+)

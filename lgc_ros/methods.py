@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 
 from lgc_ros.errors import ConfigError
-from lgc_ros.estimators import EIGHT_POINT, ROBUST_ESTIMATORS
+from lgc_ros.estimators import EIGHT_POINT, REFINED_EIGHT_POINT, ROBUST_ESTIMATORS
 
 # The robust estimator of plain `cn`: the most accurate on the filter's survivors.
 FILTER_ESTIMATOR = "poselib"
@@ -14,6 +14,7 @@ FILTER_ESTIMATOR = "poselib"
 METHODS = (
     "cn",
     "cn-8pt",
+    "cn-8pt-plain",
     *ROBUST_ESTIMATORS,
     *(f"{name}+ratio" for name in ROBUST_ESTIMATORS),
     *(f"{name}+ratio+unique" for name in ROBUST_ESTIMATORS),
@@ -39,6 +40,8 @@ class Method:
 def parse_method(name: str) -> Method:
     """The method of a name such as `cn`, `cn-8pt`, `cn+magsac`, `ransac` or `ransac+ratio`.
 
+    Both `cn-8pt` and `cn-8pt-plain` sample nothing; the latter is the paper's closed form alone.
+
     Raises:
         ConfigError: there is no such method; the message lists those there are.
     """
@@ -47,6 +50,8 @@ def parse_method(name: str) -> Method:
     if name == "cn":
         return Method(name, FILTER_ESTIMATOR, filter=True, unique=True)
     if name == "cn-8pt":
+        return Method(name, REFINED_EIGHT_POINT, filter=True)
+    if name == "cn-8pt-plain":
         return Method(name, EIGHT_POINT, filter=True)
     if name.startswith("cn+"):
         return Method(name, name.removeprefix("cn+"), filter=True, unique=True)
@@ -60,7 +65,7 @@ def _unknown(name: str) -> str:
     if name.startswith("cn") and name.endswith("+ratio"):
         hint = " (the filter takes the place of the ratio test)"
     return (
-        f"unknown method '{name}'{hint}; known methods: cn, cn-8pt, "
-        f"{', '.join(ROBUST_ESTIMATORS)}; each but the first two also as X+ratio (ratio test "
+        f"unknown method '{name}'{hint}; known methods: cn, cn-8pt, cn-8pt-plain, "
+        f"{', '.join(ROBUST_ESTIMATORS)}; each but the first three also as X+ratio (ratio test "
         "first), X+ratio+unique (and one match per keypoint) and cn+X (filter first)"
     )

@@ -2,6 +2,7 @@
 
 import cv2
 import numpy as np
+import poselib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,14 @@ from transforms3d.axangles import axangle2mat
 
 from lgc_ros import estimators, geometry
 from lgc_ros.errors import ConfigError, LgcError
-from lgc_ros.estimators import ESTIMATORS, ROBUST_ESTIMATORS, EstimatorOptions
+from lgc_ros.estimators import (
+    EIGHT_POINT,
+    ESTIMATORS,
+    POSELIB_LOSS_PX,
+    REFINED_EIGHT_POINT,
+    ROBUST_ESTIMATORS,
+    EstimatorOptions,
+)
 from lgc_ros.mlesac import mlesac
 
 OPTIONS = EstimatorOptions()
@@ -18,14 +26,18 @@ R_10 = axangle2mat([0.2, 1.0, 0.1], np.radians(12))
 t_10 = np.array([-0.9, 0.1, 0.3]) / np.linalg.norm([-0.9, 0.1, 0.3])
 
 every_estimator = pytest.mark.parametrize("name", ESTIMATORS)
+every_eight_point = pytest.mark.parametrize("name", [EIGHT_POINT, REFINED_EIGHT_POINT])
 every_robust_estimator = pytest.mark.parametrize("name", ROBUST_ESTIMATORS)
 
 
-def surface_matches(count=800, outliers=0.0, noise_px=0.0, seed=0, scores=False):
-    """Matches on a curved surface, as dense and as coherent as GMS needs them; truth mask."""
+def surface_matches(count=800, outliers=0.0, noise_px=0.0, seed=0, scores=False, relief=1.0):
+    """Matches on a curved surface, as dense and as coherent as GMS needs them; truth mask.
+
+    Without relief the surface is a plane.
+    """
     rng = np.random.default_rng(seed)
     x0 = rng.uniform([-0.6, -0.45], [0.6, 0.45], (count, 2))
-    depth = 3 + np.sin(3 * x0[:, 0]) + np.cos(4 * x0[:, 1])
+    depth = 3 + relief * (np.sin(3 * x0[:, 0]) + np.cos(4 * x0[:, 1]))
     X1 = geometry.homogeneous(x0) * depth[:, None] @ R_10.T + t_10
     x1 = X1[:, :2] / X1[:, 2:]
     noise = rng.normal(0, noise_px / FOCAL_PX, (2, count, 2))
@@ -211,19 +223,64 @@ def test_of_the_solutions_for_five_matches_one_that_is_in_front_is_taken(name):
     assert estimate.inliers.all()
 
 
-def test_eight_point_weights_are_the_scores():
+@every_eight_point
+def test_eight_point_weights_are_the_scores(name):
     matches, right = surface_matches(outliers=0.5)
     certain = as_correspondences(matches.x0, matches.x1, right.astype(np.float32))
-    estimate = ESTIMATORS["8pt"](certain, OPTIONS)
+    estimate = ESTIMATORS[name](certain, OPTIONS)
     assert pose_error_deg(estimate) < 0.01
     assert estimate.inliers[right].all()
-    assert pose_error_deg(ESTIMATORS["8pt"](matches, OPTIONS)) > 1
+    assert pose_error_deg(ESTIMATORS[name](matches, OPTIONS)) > 0.05
 
 
-def test_eight_point_needs_eight_matches_with_weight():
+@every_eight_point
+def test_eight_point_needs_eight_matches_with_weight(name):
     matches, _ = surface_matches(20)
     weights = np.r_[np.ones(7), np.zeros(13)]
-    assert ESTIMATORS["8pt"](as_correspondences(matches.x0, matches.x1, weights), OPTIONS) is None
+    assert ESTIMATORS[name](as_correspondences(matches.x0, matches.x1, weights), OPTIONS) is None
+
+
+def best_pose(matches):
+    """PoseLib's optimum next to the truth."""
+    pose = poselib.CameraPose()
+    pose.R, pose.t = R_10, t_10
+    camera = {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [FOCAL_PX, 0, 0]}
+    loss = {"loss_type": "CAUCHY", "loss_scale": POSELIB_LOSS_PX}
+    pixels = matches.x0 * FOCAL_PX, matches.x1 * FOCAL_PX
+    return poselib.refine_relative_pose(*pixels, pose, camera, camera, loss)[0]
+
+
+def assert_same_pose(estimate, expected):
+    assert geometry.rotation_error_deg(estimate.R_10, expected.R) < 1e-3
+    assert geometry.translation_error_deg(estimate.t_10, expected.t, signed=True) < 1e-3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_refinement_makes_up_for_wrong_matches_of_little_weight(seed):
+    matches, right = surface_matches(outliers=0.3, noise_px=0.5, seed=seed)
+    weighted = as_correspondences(matches.x0, matches.x1, np.where(right, 0.99, 0.02))
+    assert pose_error_deg(ESTIMATORS[EIGHT_POINT](weighted, OPTIONS)) > 2
+    estimate = ESTIMATORS[REFINED_EIGHT_POINT](weighted, OPTIONS)
+    assert pose_error_deg(estimate) < 0.5
+    assert_same_pose(estimate, best_pose(matches))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_refinement_makes_up_for_a_surface_that_is_nearly_flat(seed):
+    matches, _ = surface_matches(300, noise_px=0.5, seed=seed, relief=0.03)
+    assert pose_error_deg(ESTIMATORS[EIGHT_POINT](matches, OPTIONS)) > 2
+    estimate = ESTIMATORS[REFINED_EIGHT_POINT](matches, OPTIONS)
+    assert pose_error_deg(estimate) < 2
+    assert_same_pose(estimate, best_pose(matches))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_refinement_explains_more_of_a_plane_than_the_eight_point(seed):
+    matches, _ = surface_matches(300, noise_px=0.5, seed=seed, relief=0.0)
+    plain, refined = (
+        ESTIMATORS[name](matches, OPTIONS) for name in (EIGHT_POINT, REFINED_EIGHT_POINT)
+    )
+    assert refined.inliers.sum() > 2 * plain.inliers.sum()
 
 
 def test_gms_without_opencv_contrib_names_the_package(monkeypatch):

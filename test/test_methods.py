@@ -15,7 +15,8 @@ def test_cn_filters_and_then_estimates_robustly():
 
 
 def test_a_name_spells_out_what_happens():
-    assert parse_method("cn-8pt") == Method("cn-8pt", "8pt", filter=True)
+    assert parse_method("cn-8pt") == Method("cn-8pt", "8pt-refined", filter=True)
+    assert parse_method("cn-8pt-plain") == Method("cn-8pt-plain", "8pt", filter=True)
     assert parse_method("cn+magsac") == Method("cn+magsac", "magsac", filter=True, unique=True)
     assert parse_method("ransac") == Method("ransac", "ransac")
     assert parse_method("gms+ratio") == Method("gms+ratio", "gms", ratio=True)

@@ -17,7 +17,7 @@ def pair(walk):
     return frames, (T_10[:3, :3], T_10[:3, 3])
 
 
-@pytest.mark.parametrize("method", ["cn", "cn+mlesac", "poselib+ratio", "usac+ratio"])
+@pytest.mark.parametrize("method", ["cn", "cn-8pt", "cn+mlesac", "poselib+ratio", "usac+ratio"])
 def test_pose_of_two_rendered_views(pair, method):
     frames, true_pose = pair
     pipeline = TwoViewPipeline(method, device="cpu")
