@@ -19,7 +19,8 @@ from training.charts import Panel, bar_chart
 from training.evaluate import DIRECT, RESULTS_FILE
 
 REPORT_FILE = "report.md"
-EIGHT_POINT, RANSAC, FILTERED_RANSAC, OURS = "cn-8pt", "ransac", "cn+ransac", "cn"
+EIGHT_POINT, RANSAC, FILTERED_RANSAC, OURS = "cn-8pt-plain", "ransac", "cn+ransac", "cn"
+REFINED = "cn-8pt"
 LOSSES = {
     "hybrid": "Ours",
     "classification": "Classification",
@@ -336,6 +337,7 @@ def post_processing(results: Results) -> list[str]:
         suffix = f" [{model}]" if len(models) > 1 else ""
         for method, name in (
             (EIGHT_POINT, "Ours + 8-point"),
+            (REFINED, "Ours + 8-point, refined"),
             (FILTERED_RANSAC, "Ours + RANSAC"),
             (OURS, "Ours + PoseLib (cn)"),
         ):
