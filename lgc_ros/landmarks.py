@@ -88,6 +88,12 @@ class LandmarkMap:
             keyframe.landmark = renumbered[keyframe.landmark]
         self.points, self.covariances = self.points[used], self.covariances[used]
 
+    def forget_landmarks(self) -> None:
+        """Keep the keyframes only: the map turned out to be wrong."""
+        for keyframe in self.keyframes:
+            keyframe.landmark[:] = NONE
+        self._forget_unseen()
+
     def triangulate(
         self, first: Keyframe, second: Keyframe, index0: np.ndarray, index1: np.ndarray
     ) -> None:
@@ -204,6 +210,16 @@ class LandmarkMap:
         ids = np.concatenate([k.landmark for k in twice])
         counts = np.bincount(ids[ids >= 0], minlength=len(self.points))
         return seen[counts[seen] >= 2]
+
+    def move(self, R_cw: np.ndarray, t_cw: np.ndarray, camera: Keyframe) -> None:
+        """Move the world as a whole so that a camera of it gets this pose."""
+        R_nw = R_cw.T @ camera.R_cw  # from the world as it was to the new one
+        t_nw = R_cw.T @ (camera.t_cw - t_cw)
+        self.points = self.points @ R_nw.T + t_nw
+        self.covariances = R_nw @ self.covariances @ R_nw.T
+        for keyframe in self.keyframes:
+            keyframe.R_cw = keyframe.R_cw @ R_nw.T
+            keyframe.t_cw = keyframe.t_cw - keyframe.R_cw @ t_nw
 
     def rescale(self, factor: float, centre: np.ndarray) -> None:
         """Scale the world about a point that stays: a camera there keeps its pose."""

@@ -22,11 +22,17 @@ from lgc_ros.errors import CameraError, ConfigError, LgcError
 from lgc_ros.estimators import EstimatorOptions
 from lgc_ros.features import Extractor, Features, make_extractor
 from lgc_ros.frame import Frame
-from lgc_ros.geometry import parallax_deg, rotation_error_deg
+from lgc_ros.geometry import (
+    essential_from_pose,
+    parallax_deg,
+    rotation_error_deg,
+    sampson_distance,
+)
 from lgc_ros.landmarks import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
 from lgc_ros.matching import Matches, correspond, match
 from lgc_ros.refinement import fit_rotation, refine_pose
 from lgc_ros.scale import ScaleEstimator, ScaleEvidence, ScaleOptions
+from lgc_ros.start import Motion, Sight, find_motion
 from lgc_ros.threads import limit_threads
 from lgc_ros.two_view import Decider, TwoViewResult
 
@@ -46,12 +52,18 @@ MIN_LANDMARKS = 15
 PNP_THRESHOLD_PX = 4.0
 # Share of the matches that must agree on a pose of two views.
 MIN_INLIER_SHARE = 0.2
+# Share of the matches that should show landmarks; below, new ones are made as soon as they can.
+LANDMARK_SHARE = 1 / 3
 # Share of the matched landmarks that must agree with a pose.
 MIN_LANDMARK_SHARE = 0.5
 # Below this median distance from the best rotation, in pixels, parallax cannot be told from noise.
 ROTATION_ONLY_PX = 1.0
-# A homography that explains this share of the inliers says that the scene is a plane.
-PLANE_SHARE = 0.95
+# Views since the reference that help to tell motions apart.
+MAX_SIGHTS = 5
+# A map is confirmed where its pose explains this share of the matches that agree on some pose, and
+# given up when this many more views refute than confirm it.
+CONFIRMED_SHARE = 0.8
+DISTRUST = 2
 # What a new beginning needs: landmarks, and the share of the matches that become one.
 MIN_INITIAL_LANDMARKS = 40
 MIN_INITIAL_SHARE = 1 / 3
@@ -165,6 +177,7 @@ class _Track:
     index0: np.ndarray  # keypoints of the reference
     index1: np.ndarray  # keypoints of the view
     rows: np.ndarray  # their places among the correspondences of the result
+    sight: Sight  # all that outlier rejection let through
     pose: _Pose | None = None
 
 
@@ -210,7 +223,9 @@ class VisualOdometry:
         self._scale = ScaleEstimator(o.scale)
         self._reference: Keyframe | None = None
         self._most_matches = 0
+        self._sights: list[Sight] = []
         self._initialized = False
+        self._trust = 0
         self._depth: float | None = None
         self._anchor = np.eye(3), np.zeros(3)
         self._last: OdometryState | None = None
@@ -246,7 +261,11 @@ class VisualOdometry:
             return self._start(view, clock)
         track = self._track_any(view, clock)
         if track.pose is not None:
-            return self._follow(view, track, frame, clock)
+            self._trust += 1 if self._is_confirmed(view, track) else -1
+            if self._trust > -DISTRUST:
+                return self._follow(view, track, frame, clock)
+            self.map.forget_landmarks()
+            track = replace(track, pose=None)
         if self._is_credible(track):
             return self._two_view(view, track, frame, clock)
         kept, agree = int(track.result.kept.sum()), len(track.index0)
@@ -324,6 +343,14 @@ class VisualOdometry:
         contradicted = (track.reference.landmark[track.index0] >= 0).sum() >= MIN_LANDMARKS
         return len(track.index0) >= needed and not contradicted
 
+    def _is_confirmed(self, view: View, track: _Track) -> bool:
+        """Whether the pose by landmarks explains what two views agree on; a wrong map does not."""
+        x0, x1 = track.reference.view.x[track.index0], view.x[track.index1]
+        R_10 = track.pose.R_cw @ track.reference.R_cw.T
+        E_10 = essential_from_pose(R_10, track.pose.t_cw - R_10 @ track.reference.t_cw)
+        threshold = 2 * self.options.threshold_px / view.camera.focal
+        return np.mean(sampson_distance(E_10, x0, x1) < threshold**2) > CONFIRMED_SHARE
+
     def _track(self, view: View, reference: Keyframe, clock: _Clock) -> _Track:
         matched = self._match(view, reference, clock)
         track = replace(matched, pose=self._locate(view, matched))
@@ -337,10 +364,9 @@ class VisualOdometry:
         )
         clock.lap("match")
         result = self.decide(correspondences)
-        rows = _one_to_one(matches, result.inliers)
         clock.lap("filter", result.ms["filter"])
         clock.lap("estimate")
-        return _Track(reference, result, matches.index0[rows], matches.index1[rows], rows)
+        return _make_track(view, reference, matches, result)
 
     def _locate(self, view: View, track: _Track) -> _Pose | None:
         """The pose that the landmarks of the reference's matched keypoints give."""
@@ -420,10 +446,19 @@ class VisualOdometry:
         needed_deg = o.keyframe_parallax_deg
         if elapsed_s > o.keyframe_interval_s or pose.used.sum() < 3 * MIN_LANDMARKS:
             needed_deg /= 2
-        return self._parallax_deg(track, pose) > needed_deg
+        if self._parallax_deg(track, pose) > needed_deg:
+            return True
+        if pose.used.sum() > LANDMARK_SHARE * len(track.index0):
+            return False
+        x0, x1 = track.reference.view.x[track.index0], view.x[track.index1]
+        R_10 = pose.R_cw @ track.reference.R_cw.T
+        return _usual_parallax_deg(R_10, x0, x1) > o.init_parallax_deg
 
     def _matches_run_thin(self, track: _Track) -> bool:
-        return len(track.index0) < self.options.keyframe_overlap * self._most_matches
+        share = self.options.keyframe_overlap
+        # Without landmarks, what was left behind is lost: there is reason to stay.
+        share = share if track.pose is not None else share / 2
+        return len(track.index0) < share * self._most_matches
 
     def _parallax_deg(self, track: _Track, pose: _Pose) -> float:
         """Median angle at which landmarks see the reference and this camera."""
@@ -545,24 +580,30 @@ class VisualOdometry:
             sigma_position = ROTATION_ONLY_PX / focal * (self._depth or 1.0)
             pose = self._turned(track, R_10, reference.centre, sigma_rad, sigma_position)
             return self._turn(view, track, pose, status, "", clock)
-        # Far points show little parallax, however far the camera moves: not all need it.
-        parallax = float(np.quantile(parallax_deg(pose.R_10, x0, x1), 1 - MIN_INITIAL_SHARE))
+        threshold = self.options.threshold_px / focal
+        motion, clear = find_motion(
+            reference.view.x, self._sights, track.sight, pose.R_10, pose.t_10, threshold
+        )
+        self._remember(track.sight)
+        x0 = reference.view.x[track.sight.index0]
+        agree = motion.agrees(x0, track.sight.x, threshold)
+        parallax = _usual_parallax_deg(motion.R_10, x0[agree], track.sight.x[agree])
         status = DEGENERATE if self._initialized else INITIALIZING
         # Before the reference is given up, with the way since then, less will do.
         needed_deg = self.options.init_parallax_deg / (2 if self._matches_run_thin(track) else 1)
         if parallax < needed_deg:
             message = f"parallax of {parallax:.2f} degrees is too little for landmarks"
-        elif self._is_plane(x0, x1, focal):
-            status, message = DEGENERATE, "all points lie in a plane: translation is ambiguous"
+        elif not clear:
+            status, message = DEGENERATE, "two motions explain what is seen, as if of a plane only"
         else:
-            state = self._initialize(view, track, frame, clock)
+            state = self._initialize(view, track, motion, agree, frame, clock)
             if state is not None:
                 return state
             message = "too few points can be triangulated"
         # What was motion may be mistaken for a turn as large as the parallax.
         sigma_rad, sigma_position = np.radians(parallax), self._depth or 1.0
         centre = self._last.T_wc[:3, 3]
-        pose = self._turned(track, pose.R_10, centre, sigma_rad, sigma_position)
+        pose = self._turned(track, motion.R_10, centre, sigma_rad, sigma_position)
         return self._turn(view, track, pose, status, message, clock)
 
     def _turned(
@@ -592,20 +633,28 @@ class VisualOdometry:
             self._refer_to(inserted)
         return self._state(view, status, message, pose, track, pose, clock, inserted is not None)
 
-    def _is_plane(self, x0: np.ndarray, x1: np.ndarray, focal: float) -> bool:
-        _, mask = cv2.findHomography(x0 * focal, x1 * focal, cv2.RANSAC, self.options.threshold_px)
-        return mask is not None and mask.mean() > PLANE_SHARE
+    def _remember(self, sight: Sight) -> None:
+        """Keep what was seen since the reference; of many views every other one."""
+        self._sights.append(sight)
+        if len(self._sights) > MAX_SIGHTS:
+            self._sights = self._sights[1::2]
 
     def _initialize(
-        self, view: View, track: _Track, frame: Frame, clock: _Clock
+        self,
+        view: View,
+        track: _Track,
+        motion: Motion,
+        agree: np.ndarray,
+        frame: Frame,
+        clock: _Clock,
     ) -> OdometryState | None:
         """Landmarks from two views; the scale goes on from common landmarks or the last depth."""
-        reference, two_view = track.reference, track.result.pose
-        index0, index1 = track.index0, track.index1
+        reference = track.reference
+        index0, index1 = track.sight.index0[agree], track.sight.index1[agree]
 
         def placed(baseline: float) -> Keyframe:
-            t_cw = two_view.R_10 @ reference.t_cw + baseline * two_view.t_10
-            return Keyframe(view, two_view.R_10 @ reference.R_cw, t_cw)
+            t_cw = motion.R_10 @ reference.t_cw + baseline * motion.t_10
+            return Keyframe(view, motion.R_10 @ reference.R_cw, t_cw)
 
         good, points0, _ = self.map.intersect(reference, placed(1.0), index0, index1)
         if good.sum() < max(MIN_INITIAL_LANDMARKS, len(good) * MIN_INITIAL_SHARE):
@@ -618,17 +667,42 @@ class VisualOdometry:
         spread = np.zeros((6, 6))
         spread[:3, :3] = self.map.sigma(view.camera) ** 2 * np.eye(3)
         spread[3:, 3:] = (INITIAL_SIGMA * baseline) ** 2 * np.eye(3)
-        used = reference.landmark[index0] >= 0
+        used = reference.landmark[track.index0] >= 0
         pose = _Pose(keyframe.R_cw, keyframe.t_cw, spread, used)
-        keyframe.covariance = self._covariance(reference, pose)
         self.map.add_keyframe(keyframe, keep=reference)
-        self._initialized = True
-        self._correct_scale(keyframe, reference, frame, about=reference.centre)
+        origin = reference if self._initialized else self._look_back(reference, clock)
+        keyframe.covariance = self._covariance(reference, pose)
+        self._initialized, self._trust = True, 0
+        self._correct_scale(keyframe, reference, frame, about=origin.centre)
         self._refer_to(keyframe)
         self._anchor = keyframe.R_cw, keyframe.t_cw
         self._depth = float(np.median(self._depths(keyframe, keyframe.landmark)))
         clock.lap("map")
         return self._state(view, OK, "", keyframe, track, pose, clock, True)
+
+    def _look_back(self, reference: Keyframe, clock: _Clock) -> Keyframe:
+        """Find the way that was held back before the first landmarks; the world stays.
+
+        Each keyframe before the reference is located by the landmarks of the next, as far as that
+        goes. The earliest one found keeps its pose, and all others move.
+        """
+        origin, spread = reference, np.zeros((6, 6))
+        held = reference.R_cw, reference.t_cw
+        for older in self.map.keyframes[-3::-1]:
+            track = self._track(older.view, origin, clock)
+            if track.pose is None:
+                break
+            held = older.R_cw, older.t_cw
+            older.R_cw, older.t_cw = track.pose.R_cw, track.pose.t_cw
+            spread += covariance.in_world(track.pose.covariance, _T_wc(older.R_cw, older.t_cw))
+            used = track.pose.used
+            older.landmark[track.index1[used]] = origin.landmark[track.index0[used]]
+            self.map.triangulate(origin, older, track.index0, track.index1)
+            origin = older
+        self.map.move(*held, origin)
+        if origin is not reference:
+            reference.covariance = origin.covariance + spread
+        return origin
 
     def _baseline(self, reference: Keyframe, index0: np.ndarray, depths: np.ndarray) -> float:
         """The distance of two views in the map's unit, given depths for a distance of one."""
@@ -646,6 +720,7 @@ class VisualOdometry:
     def _refer_to(self, keyframe: Keyframe) -> None:
         self._reference = keyframe
         self._most_matches = 0
+        self._sights = []
 
     def _fail(
         self, stamp_ns: int, message: str, track: _Track | None, clock: _Clock
@@ -785,6 +860,20 @@ def _check(frame: Frame) -> None:
         raise CameraError(
             f"the depth image of {name} has another size than the image; register it to the image"
         )
+
+
+def _make_track(
+    view: View, reference: Keyframe, matches: Matches, result: TwoViewResult
+) -> _Track:
+    rows, kept = (_one_to_one(matches, chosen) for chosen in (result.inliers, result.kept))
+    index1 = matches.index1[kept]
+    sight = Sight(matches.index0[kept], index1, view.x[index1])
+    return _Track(reference, result, matches.index0[rows], matches.index1[rows], rows, sight)
+
+
+def _usual_parallax_deg(R_10: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> float:
+    """What enough of the matches show: far points have no parallax, however far one goes."""
+    return float(np.quantile(parallax_deg(R_10, x0, x1), 1 - MIN_INITIAL_SHARE))
 
 
 def _one_to_one(matches: Matches, chosen: np.ndarray) -> np.ndarray:
