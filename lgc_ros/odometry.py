@@ -32,7 +32,7 @@ from lgc_ros.landmarks import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
 from lgc_ros.matching import Matches, correspond, match
 from lgc_ros.refinement import fit_rotation, refine_pose
 from lgc_ros.scale import ScaleEstimator, ScaleEvidence, ScaleOptions
-from lgc_ros.start import Motion, Sight, find_motion
+from lgc_ros.start import Motion, Sight, find_motion, motion_covariance
 from lgc_ros.threads import limit_threads
 from lgc_ros.two_view import Decider, TwoViewResult
 
@@ -58,6 +58,9 @@ LANDMARK_SHARE = 1 / 3
 MIN_LANDMARK_SHARE = 0.5
 # Below this median distance from the best rotation, in pixels, parallax cannot be told from noise.
 ROTATION_ONLY_PX = 1.0
+# What motion such a rotation may hide, in pixels, and how far points may be before it is known.
+HIDDEN_PX = 3.0
+UNKNOWN_DEPTH = 10.0
 # Views since the reference that help to tell motions apart.
 MAX_SIGHTS = 5
 # A map is confirmed where its pose explains this share of the matches that agree on some pose, and
@@ -67,7 +70,8 @@ DISTRUST = 2
 # What a new beginning needs: landmarks, and the share of the matches that become one.
 MIN_INITIAL_LANDMARKS = 40
 MIN_INITIAL_SHARE = 1 / 3
-# Relative standard deviation of the first translation, across its direction.
+# What a first motion has wrong that all matches share: a turn as large as the noise of one, and a
+# shift, relative to its length.
 INITIAL_SIGMA = 0.02
 # Landmarks in common that carry the scale over to a new beginning.
 MIN_COMMON_LANDMARKS = 5
@@ -94,7 +98,7 @@ class OdometryOptions:
     threads: int = 0
     threshold_px: float = 1.0
     max_iterations: int | None = None
-    sigma_px: float = 0.7
+    sigma_px: float = 0.35
     min_inliers: int = 20
     init_parallax_deg: float = 1.5
     keyframe_parallax_deg: float = 4.0
@@ -221,6 +225,9 @@ class VisualOdometry:
         o = self.options
         self.map = LandmarkMap(o.sigma_px, o.max_keyframes)
         self._scale = ScaleEstimator(o.scale)
+        # Where the way before a correction of the scale has left the world, against one of that
+        # scale from the beginning: nothing jumps, so the error stays, and is owned up to.
+        self._misplaced = np.zeros(3)
         self._reference: Keyframe | None = None
         self._most_matches = 0
         self._sights: list[Sight] = []
@@ -559,6 +566,7 @@ class VisualOdometry:
         factor = self._scale.correction(evidence)
         if factor != 1.0:
             self.map.rescale(factor, about)
+            self._misplaced = factor * self._misplaced + (1 - factor) * about
             self._depth = self._depth and factor * self._depth
 
     def _two_view(self, view: View, track: _Track, frame: Frame, clock: _Clock) -> OdometryState:
@@ -576,9 +584,9 @@ class VisualOdometry:
                 if turned_px < self.options.still_px
                 else (ROTATION_ONLY, R_10)
             )
-            sigma_rad = 2 * self.map.sigma(view.camera) / np.sqrt(len(x0))
-            sigma_position = ROTATION_ONLY_PX / focal * (self._depth or 1.0)
-            pose = self._turned(track, R_10, reference.centre, sigma_rad, sigma_position)
+            hidden_rad = HIDDEN_PX / focal
+            sigma_position = hidden_rad * (self._depth or UNKNOWN_DEPTH)
+            pose = self._turned(track, R_10, reference.centre, hidden_rad, sigma_position)
             return self._turn(view, track, pose, status, "", clock)
         threshold = self.options.threshold_px / focal
         motion, clear = find_motion(
@@ -664,9 +672,12 @@ class VisualOdometry:
         # What landmarks there were could not locate this view.
         reference.landmark[index0] = NONE
         self.map.triangulate(reference, keyframe, index0, index1)
-        spread = np.zeros((6, 6))
-        spread[:3, :3] = self.map.sigma(view.camera) ** 2 * np.eye(3)
-        spread[3:, 3:] = (INITIAL_SIGMA * baseline) ** 2 * np.eye(3)
+        x0, x1 = reference.view.x[index0], view.x[index1]
+        sigma = self.map.sigma(view.camera)
+        spread = motion_covariance(motion.R_10, motion.t_10, x0, x1, sigma)
+        spread += np.diag(np.repeat([sigma, INITIAL_SIGMA], 3) ** 2)
+        unit = np.repeat([1.0, baseline], 3)
+        spread *= np.outer(unit, unit)
         used = reference.landmark[track.index0] >= 0
         pose = _Pose(keyframe.R_cw, keyframe.t_cw, spread, used)
         self.map.add_keyframe(keyframe, keep=reference)
@@ -775,8 +786,10 @@ class VisualOdometry:
         return reference.covariance + covariance.in_world(pose.covariance, T_wc)
 
     def _published(self, covariance_world: np.ndarray, position: np.ndarray) -> np.ndarray:
-        return covariance.of_pose(covariance_world, position) + covariance.of_scale(
-            position, self._scale.sigma
+        return (
+            covariance.of_pose(covariance_world, position)
+            + covariance.of_scale(position, self._scale.sigma)
+            + covariance.of_scale(self._misplaced, 1.0)
         )
 
     def _state(

@@ -18,6 +18,9 @@ CONVERGED = 1e-10
 # Cauchy's loss loses 5 % of the efficiency of least squares at 2.385 standard deviations.
 CAUCHY_SIGMAS = 2.385
 MIN_DEPTH = 1e-6
+# Medians of the squares of one and of two Gaussian residuals, in variances.
+MEDIAN_OF_ONE = 0.4549
+MEDIAN_OF_TWO = 2 * np.log(2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +110,7 @@ def refine_pose(
         t_cw = -R_cw @ centre if hold_centre else turn @ t_cw + step[3:]
         if step @ step < CONVERGED**2:
             break
-    excess = _residual_scale(squared)
+    excess = residual_scale(squared, MEDIAN_OF_TWO)
     covariance = np.zeros((6, 6))
     covariance[free, free] = excess * np.linalg.inv(H)
     return RefinedPose(R_cw, t_cw, covariance, np.sqrt(squared))
@@ -128,12 +131,13 @@ def _information(variance: np.ndarray) -> np.ndarray:
     return information
 
 
-def _residual_scale(squared: np.ndarray) -> float:
-    """How many times larger than assumed the variance of the residuals is, at least 1.
+def residual_scale(squared: np.ndarray, expected: float) -> float:
+    """How many times larger than assumed the variance of residuals is, at least 1.
 
-    From their median, which outliers hardly move; that of two Gaussian coordinates is 2 log 2.
+    From the median of their squares, which outliers hardly move, and the one `expected` of
+    Gaussian residuals: MEDIAN_OF_ONE, or MEDIAN_OF_TWO for both coordinates of a point.
     """
-    return max(1.0, float(np.median(squared)) / (2 * np.log(2))) if len(squared) else 1.0
+    return max(1.0, float(np.median(squared)) / expected) if len(squared) else 1.0
 
 
 def fit_rotation(

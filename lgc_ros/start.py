@@ -15,13 +15,14 @@ import poselib
 
 from lgc_ros.geometry import (
     essential_from_pose,
+    homogeneous,
     ray_depths,
     rotation_error_deg,
     sampson_distance,
     translation_error_deg,
     triangulate_angular,
 )
-from lgc_ros.refinement import project
+from lgc_ros.refinement import MEDIAN_OF_ONE, project, residual_scale, rotation_from_vector
 
 MIN_POINTS = 15
 # Of the points in front of one camera, the share that must be in front of both.
@@ -35,6 +36,8 @@ CLEAR_SHARE = 0.02
 # Most keypoints are far more precise than the worst right match: the loss begins to give in at
 # this part of the threshold. At a half, directions of translation had up to five times the error.
 SHARP = 1 / 8
+# Step of numerical derivatives: radians, and parts of the baseline.
+DIFFERENCE = 1e-5
 PIXELS = 1000.0
 """Focal length that PoseLib is told: its constants assume coordinates in pixels."""
 CAMERA = {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [PIXELS, 0.0, 0.0]}
@@ -47,6 +50,31 @@ class Sight:
     index0: np.ndarray  # keypoints of the reference
     index1: np.ndarray  # keypoints of the view
     x: np.ndarray  # (N, 2) where the view sees them, normalized
+
+
+def motion_covariance(
+    R_10: np.ndarray, t_10: np.ndarray, x0: np.ndarray, x1: np.ndarray, sigma: float
+) -> np.ndarray:
+    """Covariance (6, 6) of the step (omega, v) on the left of a motion of unit length.
+
+    From how the distances of right matches to their epipolar lines change with it; a turn and a
+    shift aside look much alike where parallax is small, and this tells how much. Along `t_10`,
+    where nothing is known, it is zero: the length is the unit.
+    """
+    across = np.linalg.svd(t_10[None])[2][1:].T
+    basis = np.zeros((6, 5))
+    basis[:3, :3], basis[3:, 3:] = np.eye(3), across
+
+    def distance(step):
+        turn = rotation_from_vector(step[:3])
+        E_10 = essential_from_pose(turn @ R_10, turn @ t_10 + step[3:])
+        sign = np.sign(np.einsum("ij,ij->i", homogeneous(x1), homogeneous(x0) @ E_10.T))
+        return sign * np.sqrt(sampson_distance(E_10, x0, x1)) / sigma
+
+    steps = DIFFERENCE * basis.T
+    J = np.array([(distance(step) - distance(-step)) / (2 * DIFFERENCE) for step in steps]).T
+    excess = residual_scale(distance(np.zeros(6)) ** 2, MEDIAN_OF_ONE)
+    return excess * basis @ np.linalg.inv(J.T @ J) @ basis.T
 
 
 @dataclass(frozen=True, eq=False)

@@ -383,7 +383,8 @@ def in_metres(source, **options):
 )
 def test_a_scale_source_gives_metres(walk, options, tolerance):
     states = process(walk[:20], options)
-    errors = evaluate_track(tracked(states), truth(walk))
+    with_landmarks = states[statuses(states).index("ok") :]
+    errors = evaluate_track(tracked(with_landmarks), truth(walk))
     assert errors.scale == pytest.approx(1.0, abs=tolerance)
 
 
@@ -411,24 +412,43 @@ def test_covariances_are_symmetric_and_positive(walked):
         assert np.linalg.eigvalsh(state.covariance).min() > 0
 
 
-def test_the_covariance_is_of_the_size_of_the_errors(walk):
-    """Normalized estimation error squared of six numbers: 6 on average if all were well."""
-    states = process(walk, in_metres("depth"))
-    T_0w = np.linalg.inv(walk[0].T_wc)
+def squared_errors(states, frames):
+    """Normalized estimation errors squared of six numbers: 6 on average if all were well."""
+    T_0w = np.linalg.inv(frames[0].T_wc)
     squares = []
-    for state, frame in zip(states[8:], walk[8:], strict=True):
+    for state, frame in zip(states, frames, strict=True):
+        if not state.tracked:
+            continue
         T_true = T_0w @ frame.T_wc
         R_error = T_true[:3, :3] @ state.T_wc[:3, :3].T
-        turn = np.array(
-            [
-                R_error[2, 1] - R_error[1, 2],
-                R_error[0, 2] - R_error[2, 0],
-                R_error[1, 0] - R_error[0, 1],
-            ]
-        )
-        error = np.concatenate([T_true[:3, 3] - state.T_wc[:3, 3], turn / 2])
+        turn = (R_error - R_error.T)[[2, 0, 1], [1, 2, 0]] / 2
+        error = np.concatenate([T_true[:3, 3] - state.T_wc[:3, 3], turn])
         squares.append(error @ np.linalg.solve(state.covariance, error))
-    assert 0.6 < np.mean(squares) < 18
+    return np.array(squares)
+
+
+def test_the_covariance_is_of_the_size_of_the_errors(source, walk):
+    """Ten walks in this room had means from 1.0 to 9.0, 3.4 together; these two have 3.6.
+
+    Deviations assumed half or twice as large as they are would leave the bounds.
+    """
+    other = SyntheticSource(
+        "walk", 30, rate_hz=10.0, camera=CAMERA, noise=1.5, seed=5, world=source.world
+    )
+    squares = []
+    for frames in (walk, list(other)):
+        states = process(frames, in_metres("depth"))
+        squares.append(squared_errors(states, frames).mean())
+    assert 2 < np.mean(squares) < 12
+
+
+def test_metres_that_come_late_leave_the_way_before_uncertain(walk):
+    frames = [replace(frame, depth=None) for frame in walk[:12]] + walk[12:]
+    states = process(frames, in_metres("depth"))
+    position, true = states[-1].T_wc[:3, 3], (np.linalg.inv(walk[0].T_wc) @ walk[-1].T_wc)[:3, 3]
+    assert np.linalg.norm(position - true) > 0.1
+    C = states[-1].covariance[:3, :3]
+    assert (position - true) @ np.linalg.solve(C, position - true) < 20
 
 
 def data(name):
