@@ -18,8 +18,9 @@ from lgc_ros.refinement import Bundle, adjust_bundle, bundle_distances, project
 NONE = -1
 # A landmark's depth must be known to this part of itself; below, it is taken for a direction.
 MAX_DEPTH_SIGMA = 0.3
-# Reprojection errors beyond this many standard deviations are wrong matches.
-OUTLIER_SIGMAS = 4.0
+# Reprojection errors beyond this many standard deviations are wrong matches. It is many because a
+# rolling shutter or an imperfect calibration moves right ones, too, all of a region together.
+OUTLIER_SIGMAS = 8.0
 
 
 @dataclass(frozen=True, eq=False)

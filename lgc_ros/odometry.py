@@ -23,10 +23,10 @@ from lgc_ros.estimators import EstimatorOptions
 from lgc_ros.features import Extractor, Features, make_extractor
 from lgc_ros.frame import Frame
 from lgc_ros.geometry import (
-    essential_from_pose,
     parallax_deg,
     rotation_error_deg,
     sampson_distance,
+    skew,
 )
 from lgc_ros.landmarks import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
 from lgc_ros.matching import Matches, correspond, match
@@ -267,16 +267,18 @@ class VisualOdometry:
         if self._reference is None:
             return self._start(view, clock)
         track = self._track_any(view, clock)
-        if track.pose is not None:
-            self._trust += 1 if self._is_confirmed(view, track) else -1
-            if self._trust > -DISTRUST:
-                return self._follow(view, track, frame, clock)
+        if not self._map_is_trusted(view, track):
             self.map.forget_landmarks()
             track = replace(track, pose=None)
+        if track.pose is not None:
+            return self._follow(view, track, frame, clock)
         if self._is_credible(track):
             return self._two_view(view, track, frame, clock)
-        kept, agree = int(track.result.kept.sum()), len(track.index0)
-        message = track.result.failure or f"only {agree} of {kept} matches agree on a pose"
+        message = track.result.failure or (
+            "the landmarks seen do not agree on a pose"
+            if self._agrees(track)
+            else f"only {len(track.index0)} of {track.result.kept.sum()} matches agree on a pose"
+        )
         if self._restart_is_due(view):
             return self._restart(view, track, clock)
         return self._fail(frame.stamp_ns, message, track, clock)
@@ -342,19 +344,33 @@ class VisualOdometry:
         return best
 
     def _is_credible(self, track: _Track) -> bool:
-        """Whether two views alone can be trusted: wrong matches, too, find some pose to agree on.
+        """Whether two views alone can be trusted.
 
         Landmarks that were matched but did not give a pose speak against it.
         """
+        return self._agrees(track) and not self._shows_landmarks(track)
+
+    def _agrees(self, track: _Track) -> bool:
+        """Whether matches agree on a pose: some of them do even if all are wrong."""
         needed = max(self.options.min_inliers, MIN_INLIER_SHARE * track.result.kept.sum())
-        contradicted = (track.reference.landmark[track.index0] >= 0).sum() >= MIN_LANDMARKS
-        return len(track.index0) >= needed and not contradicted
+        return len(track.index0) >= needed
+
+    def _shows_landmarks(self, track: _Track) -> bool:
+        return (track.reference.landmark[track.index0] >= 0).sum() >= MIN_LANDMARKS
+
+    def _map_is_trusted(self, view: View, track: _Track) -> bool:
+        """Count what the views say; a map that more refute than confirm has had a wrong start."""
+        if self._shows_landmarks(track) and self._agrees(track):
+            self._trust += 1 if self._is_confirmed(view, track) else -1
+        return self._trust > -DISTRUST
 
     def _is_confirmed(self, view: View, track: _Track) -> bool:
-        """Whether the pose by landmarks explains what two views agree on; a wrong map does not."""
+        """Whether the pose by landmarks explains what two views agree on."""
+        if track.pose is None:
+            return False
         x0, x1 = track.reference.view.x[track.index0], view.x[track.index1]
         R_10 = track.pose.R_cw @ track.reference.R_cw.T
-        E_10 = essential_from_pose(R_10, track.pose.t_cw - R_10 @ track.reference.t_cw)
+        E_10 = skew(track.pose.t_cw - R_10 @ track.reference.t_cw) @ R_10
         threshold = 2 * self.options.threshold_px / view.camera.focal
         return np.mean(sampson_distance(E_10, x0, x1) < threshold**2) > CONFIRMED_SHARE
 

@@ -124,6 +124,37 @@ def test_reset_begins_a_new_world(walk, walked):
         np.testing.assert_array_equal(a.T_wc, b.T_wc)
 
 
+def test_a_loop_ends_where_it_began(source):
+    frames = list(
+        SyntheticSource("loop", 90, rate_hz=10.0, camera=CAMERA, noise=1.5, world=source.world)
+    )
+    states = process(frames)
+    assert set(statuses(states[6:])) == {"ok"}
+    errors = evaluate_track(tracked(states), truth(frames))
+    length_m = truth(frames).length_m
+    assert errors.ate_rmse_m < 0.02 * length_m
+    ends = errors.aligned.T_wc[[0, -1], :3, 3]
+    assert np.linalg.norm(ends[1] - ends[0]) < 0.04 * length_m
+    assert rotation_errors_deg(states, frames)[-1] < 3.0
+
+
+def test_a_map_that_views_refute_is_made_anew(walk):
+    """As after a wrong start: landmarks in places that are not theirs."""
+    odometry = VisualOdometry(OPTIONS)
+    frames = iter(walk)
+    while odometry.process(next(frames)).status != "ok":
+        pass
+    odometry.map.points = np.random.default_rng(0).permutation(odometry.map.points)
+    states = [odometry.process(frame) for frame in frames]
+    assert states[0].status == "few_matches"
+    assert "landmarks" in states[0].message
+    again = statuses(states).index("ok")
+    assert again < 8
+    assert set(statuses(states[again:])) == {"ok"}
+    errors = evaluate_track(tracked(states[again:]), truth(walk))
+    assert errors.ate_rmse_m < 0.02 * truth(walk).length_m
+
+
 def test_the_learned_filter_follows_the_walk(walk):
     states = process(walk[:14], replace(OPTIONS, method="cn"))
     assert set(statuses(states[6:])) == {"ok"}
@@ -327,6 +358,20 @@ def test_a_repeated_frame_changes_nothing(walk, walked):
         np.testing.assert_array_equal(state.T_wc, once.T_wc)
         np.testing.assert_array_equal(repeated.T_wc, once.T_wc)
         assert "stamp" in repeated.message
+
+
+def test_a_doubled_image_is_no_motion(walk):
+    """A driver that sends the same picture again, with a new stamp."""
+    frames = [
+        replace(frame, stamp_ns=frame.stamp_ns + late_ns)
+        for frame in walk[:10]
+        for late_ns in (0, 50_000_000)
+    ]
+    states = process(frames)
+    for state, again in zip(states[10::2], states[11::2], strict=True):
+        assert state.status == "ok"
+        assert again.status == "no_motion"
+        np.testing.assert_array_equal(again.T_wc, state.T_wc)
 
 
 def test_a_frame_out_of_order_is_refused_and_changes_nothing(walk, walked):
