@@ -30,6 +30,7 @@ from lgc_ros.geometry import (
 )
 from lgc_ros.landmarks import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
 from lgc_ros.matching import Matches, correspond, match
+from lgc_ros.methods import parse_method
 from lgc_ros.refinement import fit_rotation, refine_pose
 from lgc_ros.scale import ScaleEstimator, ScaleEvidence, ScaleOptions
 from lgc_ros.start import Motion, Sight, find_motion, motion_covariance
@@ -50,6 +51,8 @@ TRACKED = (OK, NO_MOTION, ROTATION_ONLY)
 # Landmarks that make a pose: fewer leave too much to chance.
 MIN_LANDMARKS = 15
 PNP_THRESHOLD_PX = 4.0
+# From frame to frame nearly all that the filter trusts is right.
+FILTERED_SAMPLES = 100
 # Share of the matches that must agree on a pose of two views.
 MIN_INLIER_SHARE = 0.2
 # Share of the matches that should show landmarks; below, new ones are made as soon as they can.
@@ -211,7 +214,8 @@ class VisualOdometry:
         self.options = o = options or OdometryOptions()
         limit_threads(o.threads)
         self.extract = extract or make_extractor(o.features, o.max_keypoints, o.spread)
-        estimator = EstimatorOptions(o.threshold_px, max_iterations=o.max_iterations, seed=o.seed)
+        samples = o.max_iterations or (FILTERED_SAMPLES if parse_method(o.method).filter else None)
+        estimator = EstimatorOptions(o.threshold_px, max_iterations=samples, seed=o.seed)
         self.decide = Decider(o.method, o.features, o.model, o.device, estimator, o.engine)
         self.reset()
 

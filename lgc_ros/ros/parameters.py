@@ -92,7 +92,11 @@ _ODOMETRY: dict[str, Setting] = {
     "engine": Setting("what runs it: auto, torch, openvino, onnxruntime or tensorrt"),
     "threads": Setting("threads that each library may use at most; 0: one per core", 0, 1024),
     "threshold_px": Setting("largest distance of a right match from its line, px", 0.01, 100.0),
-    "max_iterations": Setting("samples of the robust estimator; 0: its own limit", 0, 10_000_000),
+    "max_iterations": Setting(
+        "samples of the robust estimator; 0: 100 behind the filter, else its own limit",
+        0,
+        10_000_000,
+    ),
     "sigma_px": Setting("standard deviation of a keypoint's position, px", 0.01, 100.0),
     "min_inliers": Setting("right matches a frame needs", 8, 10_000),
     "init_parallax_deg": Setting("parallax at which landmarks can be made, degrees", 0.01, 90.0),
