@@ -434,7 +434,14 @@ def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
         sent += len(stamps_ns)
         heard(robot, Odometry, "odometry", stamps_ns[-1])
 
-    status = diagnosis(robot, says("images dropped, the newest one is used"), burst)
+    said = says("images dropped, the newest one is used")
+
+    def mostly_dropped(status):
+        """More dropped than done, whatever happens to an image on its way."""
+        done, dropped = (int(values(status)[k]) - int(before[k]) for k in ("frames", "dropped"))
+        return said(status) and dropped > done + 1
+
+    status = diagnosis(robot, mostly_dropped, burst)
     assert status.level == DiagnosticStatus.WARN
     assert "images dropped, the newest one is used" in robot.log
     stamps_ns = [m.header.stamp.sec * SECOND_NS + m.header.stamp.nanosec for m in answers]
@@ -443,7 +450,7 @@ def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
     done, dropped = (int(after[key]) - int(before[key]) for key in ("frames", "dropped"))
     assert done == len(answers)
     assert done + dropped == sent
-    assert dropped > 0
+    assert dropped > done
 
 
 def test_a_camera_that_dies_is_named_and_used_again_when_it_is_back(
