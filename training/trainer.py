@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a process group: see _processes
 import yaml
 from rich.progress import TextColumn
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from torch.utils.tensorboard import SummaryWriter
 
@@ -75,7 +75,6 @@ class _Run:
         self.scaler = torch.amp.GradScaler(device.type, enabled=device.type == "cuda")
         self.step, self.skipped, self.best = 0, 0, -math.inf
         self._resume()
-        self.parallel = DistributedDataParallel(self.network) if world > 1 else self.network
         self.batches = Batches(
             config.sources,
             steps=config.steps,
@@ -129,10 +128,12 @@ class _Run:
             group["lr"] = learning_rate(config, self.step)
         statistics = [buffer.clone() for buffer in self.network.buffers()]
         with torch.autocast(self.device.type, enabled=self.device.type == "cuda"):
-            output = self.parallel(batch.xs.to(self.device))
+            output = self.network(batch.xs.to(self.device))
         losses = batch_losses(config, self.step, output.float(), batch)
         self.optimizer.zero_grad()
         self.scaler.scale(losses["loss"]).backward()
+        if self.world > 1:
+            share_gradients(self.network, self.world)
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
         # Gradients are shared by all processes, so all of them come to the same verdict.
@@ -378,7 +379,12 @@ def _end_requests() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _processes() -> Iterator[tuple[int, int, torch.device]]:
-    """Rank, number of processes and device, as torchrun set them up; alone without torchrun."""
+    """Rank, number of processes and device, as torchrun set them up; alone without torchrun.
+
+    ``torch.distributed.nn`` makes the process group of its import the default argument of its
+    functions. Imported later (by the optimizer, say), it keeps the group and Gloo's threads beyond
+    their end, and one that then still holds a tensor aborts the process when Python ends.
+    """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     cuda = torch.cuda.is_available()
     device = torch.device("cpu")
@@ -393,6 +399,22 @@ def _processes() -> Iterator[tuple[int, int, torch.device]]:
         yield dist.get_rank(), world, device
     finally:
         dist.destroy_process_group()
+
+
+def share_gradients(network: nn.Module, world: int) -> None:
+    """Give every process the mean of all their gradients, in one message.
+
+    ``DistributedDataParallel`` would send them while they are computed, which buys nothing for
+    1.6 MB, and deadlocks if it is the last to let go of Gloo's process group: it then waits for
+    Gloo's threads with the interpreter locked, and they for the interpreter.
+    """
+    gradients = [weights.grad for weights in network.parameters()]
+    shared = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(shared)
+    shared /= world
+    means = shared.split([gradient.numel() for gradient in gradients])
+    for gradient, mean in zip(gradients, means, strict=True):
+        gradient.copy_(mean.view_as(gradient))
 
 
 def _initial_network(config: TrainConfig) -> CorrespondenceNetwork:

@@ -132,7 +132,10 @@ def test_the_learning_rate_warms_up_and_decays():
     assert learning_rate(tiny(learning_rate=1e-4), 400_000) == 1e-4
 
 
-def start(config, out, *launcher):
+TWO_PROCESSES = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+def start(config, out, *launcher, program=("-m", "training", "train")):
     """The command line as users call it, in a process of its own."""
     path = out.with_suffix(".yaml")
     content = {**config.as_dict(), "sources": [dict(vars(s)) for s in config.sources]}
@@ -140,7 +143,7 @@ def start(config, out, *launcher):
         yaml.safe_dump({k: list(v) if isinstance(v, tuple) else v for k, v in content.items()})
     )
     return subprocess.Popen(
-        [sys.executable, *launcher, "-m", "training", "train", path, "--out", out],
+        [sys.executable, *launcher, *program, path, "--out", out],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
@@ -170,8 +173,7 @@ def test_two_processes_learn_the_same_as_one(dumps, tmp_path):
     """Also where a batch holds NaN: all processes must then skip it."""
     mixed = SourceConfig("dump", path=str(dumps / "mixed.hdf5"), weight=0.3)
     config = tiny(sources=(SourceConfig("simulation"), mixed), steps=10, beta_from=5)
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    process = start(config, tmp_path / "two", *launcher)
+    process = start(config, tmp_path / "two", *TWO_PROCESSES)
     alone = train(config, tmp_path / "one")
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
@@ -184,6 +186,31 @@ def test_two_processes_learn_the_same_as_one(dumps, tmp_path):
         # What is added before a normalization is taken away by it: only noise moves such a bias.
         if not name.endswith("linear.bias"):
             torch.testing.assert_close(value, other, rtol=0, atol=1e-5)
+
+
+THREADS_LEFT_BY_TRAINING = """
+import sys
+from pathlib import Path
+from training.config import read_train_config
+from training.trainer import train
+
+def threads():
+    return {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
+
+before = threads()
+train(read_train_config(Path(sys.argv[1])), Path(sys.argv[3]))
+left = threads() - before
+sys.exit(", ".join(left) if left else 0)
+"""
+
+
+def test_a_process_ends_without_threads_of_the_process_group(tmp_path):
+    """One that still holds a tensor when the interpreter ends would abort the process."""
+    script = tmp_path / "script.py"
+    script.write_text(THREADS_LEFT_BY_TRAINING)
+    process = start(tiny(), tmp_path / "two", *TWO_PROCESSES, program=(script,))
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
 
 
 def test_processes_must_be_able_to_share_the_batch(monkeypatch, tmp_path):
