@@ -9,10 +9,8 @@ import numpy as np
 from lgc_ros.camera import Camera
 from lgc_ros.errors import MatchError
 from lgc_ros.features import Features
+from lgc_ros.neighbours import nearest_two
 
-# Entries of the distance matrix held at once: 4 MB, which stay in the cache while their minima are
-# found. Smaller blocks cost time, because every product wakes the threads of the linear algebra.
-BLOCK_ENTRIES = 1 << 20
 MIN_SIZE_PX = 0.1  # of a keypoint, so that files with size 0 do not spoil a logarithm
 
 
@@ -71,9 +69,7 @@ def match(features0: Features, features1: Features) -> Matches:
         nothing = np.empty(0, np.float32)
         index = np.empty(0, np.int64)
         return Matches(index, index, nothing, nothing, np.empty(0, bool))
-    binary = descriptors0.dtype == np.uint8
-    factors = _hamming_factors if binary else _euclidean_factors
-    nearest, second, mutual = _nearest_two(*factors(descriptors0, descriptors1))
+    nearest, second, mutual = nearest_two(descriptors0, descriptors1)
     distance = _distance(descriptors0, descriptors1[nearest])
     distance_second = _distance(descriptors0, descriptors1[second])
     # One candidate, or two equally near ones, are not distinctive at all.
@@ -148,54 +144,9 @@ def _check_comparable(features0: Features, features1: Features) -> None:
         )
 
 
-def _euclidean_factors(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Matrices whose product holds all |a|² + |b|² - 2ab: squared distances in one product.
-
-    In float32 this is exact for SIFT, whose descriptors are small integers.
-    """
-    ones_a, ones_b = np.ones((len(a), 1), a.dtype), np.ones((len(b), 1), b.dtype)
-    squares_a, squares_b = np.square(a).sum(1)[:, None], np.square(b).sum(1)[:, None]
-    return np.hstack([-2 * a, squares_a, ones_a]), np.hstack([b, ones_b, squares_b]).T
-
-
-def _hamming_factors(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Matrices whose product orders as the Hamming distance.
-
-    With bits as ±1/2, every bit that differs adds 1/4 and every equal one takes 1/4.
-    """
-    half = np.float32(0.5)
-    return half - np.unpackbits(a, axis=1), (np.unpackbits(b, axis=1) - half).T
-
-
-def _nearest_two(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each row of left @ right the columns of its smallest and second smallest entries.
-
-    And whether the smallest is also the smallest of its column; of equal rows only the first is,
-    so that mutual matches are one to one. A single column is the second smallest, too.
-    """
-    rows, columns = len(left), right.shape[1]
-    nearest, second = np.empty(rows, np.int64), np.zeros(rows, np.int64)
-    smallest = np.empty(rows, left.dtype)
-    column_smallest = np.full(columns, np.inf, left.dtype)
-    step = min(rows, max(1, BLOCK_ENTRIES // columns))
-    memory = np.empty((step, columns), left.dtype)
-    for start in range(0, rows, step):
-        block = slice(start, start + step)
-        row = np.arange(len(left[block]))
-        values = np.matmul(left[block], right, out=memory[: len(row)])
-        nearest[block] = values.argmin(axis=1)
-        smallest[block] = values[row, nearest[block]]
-        np.minimum(column_smallest, values.min(axis=0), out=column_smallest)
-        values[row, nearest[block]] = np.inf
-        second[block] = values.argmin(axis=1)
-    mutual = np.zeros(rows, bool)
-    candidates = np.flatnonzero(smallest == column_smallest[nearest])
-    mutual[candidates[np.unique(nearest[candidates], return_index=True)[1]]] = True
-    return nearest, second, mutual
-
-
 def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Row by row distances, without the rounding that the product of `match` has."""
     if a.dtype == np.uint8:
         return np.unpackbits(a ^ b, axis=1).sum(axis=1, dtype=np.float32)
-    return np.linalg.norm(a - b, axis=1)
+    difference = a - b
+    return np.sqrt(np.einsum("ij,ij->i", difference, difference))

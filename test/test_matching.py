@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lgc_ros import matching
+from lgc_ros import neighbours
 from lgc_ros.camera import Camera
 from lgc_ros.errors import MatchError
 from lgc_ros.features import Features, make_extractor
@@ -101,11 +101,22 @@ def test_equal_descriptors_leave_one_mutual_match():
 
 def test_matching_in_blocks_changes_nothing(pair, monkeypatch):
     whole = match(*pair)
-    monkeypatch.setattr(matching, "BLOCK_ENTRIES", 7 * len(pair[1]))
-    blocks = match(*pair)
-    np.testing.assert_array_equal(blocks.index1, whole.index1)
-    np.testing.assert_array_equal(blocks.mutual, whole.mutual)
-    np.testing.assert_array_equal(blocks.ratio, whole.ratio)
+    monkeypatch.setattr(neighbours, "BLOCK_ENTRIES", 7 * len(pair[1]))
+    assert_same_matches(match(*pair), whole)
+
+
+def test_products_of_bytes_and_of_floats_find_the_same(pair, monkeypatch):
+    def matched(fast):
+        monkeypatch.setattr(neighbours, "bytes_are_fast", lambda: fast)
+        return match(*pair)
+
+    assert_same_matches(matched(True), matched(False))
+
+
+def assert_same_matches(first, second):
+    np.testing.assert_array_equal(first.index1, second.index1)
+    np.testing.assert_array_equal(first.mutual, second.mutual)
+    np.testing.assert_array_equal(first.ratio, second.ratio)
 
 
 @pytest.mark.parametrize("kind", MAKERS)

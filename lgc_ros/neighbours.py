@@ -1,0 +1,126 @@
+"""Nearest neighbours of descriptors, exactly, as the smallest entries of matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from time import perf_counter
+
+import numpy as np
+import torch
+
+# Entries of the distance matrix held at once: 1 MB, which stays in the cache until its minima are
+# found.
+BLOCK_ENTRIES = 1 << 18
+TRIAL_SIZE, TRIALS = 256, 5
+
+Comparison = Callable[[slice], np.ndarray]
+"""Of some rows of one side, a matrix that orders as their distances to all rows of the other."""
+
+
+def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each row of `a` the nearest and the second nearest row of `b`, and whether it is mutual.
+
+    Distances are Euclidean, or Hamming between rows of bits packed as uint8. A row is mutual whose
+    neighbour has no nearer one; of equally near rows only the first is, so that mutual ones are
+    one to one. A single row of `b` is the second nearest, too.
+    """
+    compare = _hamming(a, b) if a.dtype == np.uint8 else _euclidean(a, b)
+    rows, columns = len(a), len(b)
+    nearest, second = np.empty(rows, np.int64), np.zeros(rows, np.int64)
+    smallest, column_smallest = np.empty(rows), np.full(columns, np.inf)
+    for start in range(0, rows, _block_rows(columns)):
+        block = slice(start, min(start + _block_rows(columns), rows))
+        values = compare(block)
+        row = np.arange(len(values))
+        nearest[block] = values.argmin(axis=1)
+        smallest[block] = values[row, nearest[block]]
+        np.minimum(column_smallest, values.min(axis=0), out=column_smallest)
+        values[row, nearest[block]] = _largest(values.dtype)
+        second[block] = values.argmin(axis=1)
+    mutual = np.zeros(rows, bool)
+    candidates = np.flatnonzero(smallest == column_smallest[nearest])
+    mutual[candidates[np.unique(nearest[candidates], return_index=True)[1]]] = True
+    return nearest, second, mutual
+
+
+def _euclidean(a: np.ndarray, b: np.ndarray) -> Comparison:
+    """Squared distances |a|² + |b|² - 2ab, exact for the small integers of SIFT's descriptors."""
+    bytes_a, bytes_b = _as_bytes(a), _as_bytes(b)
+    if bytes_a is not None and bytes_b is not None and bytes_are_fast():
+        squares_a, squares_b = (
+            torch.from_numpy(np.square(side, dtype=np.int32).sum(axis=1, dtype=np.int32))
+            for side in (bytes_a, bytes_b)
+        )
+        product = _product_of_bytes(bytes_a, bytes_b)
+
+        def compare(block: slice) -> np.ndarray:
+            values = product(block)
+            torch.sub(squares_b, values, alpha=2, out=values)
+            return values.add_(squares_a[block, None]).numpy()
+
+        return compare
+    squares_a, squares_b = (np.square(side).sum(axis=1, keepdims=True) for side in (a, b))
+    return _product(
+        np.hstack([-2 * a, squares_a, np.ones_like(squares_a)]),
+        np.hstack([b, np.ones_like(squares_b), squares_b]),
+    )
+
+
+def _hamming(a: np.ndarray, b: np.ndarray) -> Comparison:
+    """With bits as 1 and -1, every bit that differs adds 1 to -ab, and every equal one takes 1."""
+    signs_a, signs_b = (2 * np.unpackbits(side, axis=1).view(np.int8) - 1 for side in (a, b))
+    if bytes_are_fast():
+        product = _product_of_bytes(-signs_a, signs_b)
+        return lambda block: product(block).numpy()
+    return _product(-signs_a.astype(np.float32), signs_b.astype(np.float32))
+
+
+def _as_bytes(descriptors: np.ndarray) -> np.ndarray | None:
+    """Descriptors of integers from 0 to 255, less 128, as bytes; None of any others."""
+    with np.errstate(invalid="ignore"):
+        rounded = descriptors.astype(np.uint8)
+    return (rounded ^ 128).view(np.int8) if np.array_equal(rounded, descriptors) else None
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> Comparison:
+    memory = np.empty((min(len(a), _block_rows(len(b))), len(b)), a.dtype)
+    return lambda block: np.matmul(a[block], b.T, out=memory[: block.stop - block.start])
+
+
+def _product_of_bytes(a: np.ndarray, b: np.ndarray) -> Callable[[slice], torch.Tensor]:
+    left, right = torch.from_numpy(a), torch.from_numpy(np.ascontiguousarray(b.T))
+    memory = torch.empty((min(len(a), _block_rows(len(b))), len(b)), dtype=torch.int32)
+    return lambda block: torch._int_mm(left[block], right, out=memory[: block.stop - block.start])
+
+
+@cache
+def bytes_are_fast() -> bool:
+    """Whether this processor multiplies bytes faster than floats; the results are the same.
+
+    Found by trying, once: some processors have instructions for it (VNNI) with which it is four
+    times as fast, and on others torch falls back to plain loops.
+    """
+    if not hasattr(torch, "_int_mm"):
+        return False
+    square = np.ones((TRIAL_SIZE, TRIAL_SIZE), np.int8)
+    products = _product_of_bytes(square, square), _product(*2 * [square.astype(np.float32)])
+
+    def fastest_ms(product: Callable[[slice], object]) -> float:
+        times = []
+        for _ in range(TRIALS):
+            start = perf_counter()
+            product(slice(0, TRIAL_SIZE))
+            times.append(perf_counter() - start)
+        return 1e3 * min(times)
+
+    in_bytes, in_floats = map(fastest_ms, products)
+    return in_bytes < in_floats
+
+
+def _block_rows(columns: int) -> int:
+    return max(1, BLOCK_ENTRIES // columns)
+
+
+def _largest(dtype: np.dtype) -> float:
+    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
