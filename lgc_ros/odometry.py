@@ -23,10 +23,10 @@ from lgc_ros.estimators import EstimatorOptions
 from lgc_ros.features import Extractor, Features, make_extractor
 from lgc_ros.frame import Frame
 from lgc_ros.geometry import (
+    essential_from_pose,
     parallax_deg,
     rotation_error_deg,
     sampson_distance,
-    skew,
 )
 from lgc_ros.landmarks import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
 from lgc_ros.matching import Matches, correspond, match
@@ -51,6 +51,8 @@ TRACKED = (OK, NO_MOTION, ROTATION_ONLY)
 # Landmarks that make a pose: fewer leave too much to chance.
 MIN_LANDMARKS = 15
 PNP_THRESHOLD_PX = 4.0
+# Samples drawn at least; wrong landmarks are few, and where they are not, more are drawn.
+PNP_SAMPLES = 100
 # From frame to frame nearly all that the filter trusts is right.
 FILTERED_SAMPLES = 100
 # Share of the matches that must agree on a pose of two views.
@@ -373,27 +375,53 @@ class VisualOdometry:
         if track.pose is None:
             return False
         x0, x1 = track.reference.view.x[track.index0], view.x[track.index1]
-        R_10 = track.pose.R_cw @ track.reference.R_cw.T
-        E_10 = skew(track.pose.t_cw - R_10 @ track.reference.t_cw) @ R_10
+        E_10 = essential_from_pose(*_relative_pose(track.reference, track.pose))
         threshold = 2 * self.options.threshold_px / view.camera.focal
         return np.mean(sampson_distance(E_10, x0, x1) < threshold**2) > CONFIRMED_SHARE
 
     def _track(self, view: View, reference: Keyframe, clock: _Clock) -> _Track:
-        matched = self._match(view, reference, clock)
-        track = replace(matched, pose=self._locate(view, matched))
+        matches, rejected = self._match(view, reference, clock)
+        located = self._track_by_landmarks(view, reference, matches, rejected)
+        clock.lap("track")
+        if located is not None:
+            return located
+        track = _make_track(view, reference, matches, self.decide.estimate(rejected))
+        clock.lap("estimate")
+        track = replace(track, pose=self._locate(view, track))
         clock.lap("track")
         return track
 
-    def _match(self, view: View, reference: Keyframe, clock: _Clock) -> _Track:
+    def _match(
+        self, view: View, reference: Keyframe, clock: _Clock
+    ) -> tuple[Matches, TwoViewResult]:
         matches = match(reference.view.features, view.features)
         correspondences = correspond(
             reference.view.features, view.features, matches, reference.view.camera, view.camera
         )
         clock.lap("match")
-        result = self.decide(correspondences)
-        clock.lap("filter", result.ms["filter"])
-        clock.lap("estimate")
-        return _make_track(view, reference, matches, result)
+        rejected = self.decide.reject(correspondences)
+        clock.lap("filter")
+        return matches, rejected
+
+    def _track_by_landmarks(
+        self, view: View, reference: Keyframe, matches: Matches, rejected: TwoViewResult
+    ) -> _Track | None:
+        """The view where landmarks explain what the filter kept; no two-view pose is needed then.
+
+        Without a filter the two-view estimator is what tells right matches from wrong ones.
+        """
+        if self.decide.filter is None:
+            return None
+        kept = _make_track(view, reference, matches, replace(rejected, inliers=rejected.kept))
+        pose = self._locate(view, kept)
+        if pose is None:
+            return None
+        result = self.decide.agree(rejected, *_relative_pose(reference, pose))
+        track = _make_track(view, reference, matches, result)
+        if len(track.index0) < CONFIRMED_SHARE * len(kept.index0):
+            return None
+        used = np.isin(track.rows, kept.rows[pose.used])
+        return replace(track, pose=replace(pose, used=used))
 
     def _locate(self, view: View, track: _Track) -> _Pose | None:
         """The pose that the landmarks of the reference's matched keypoints give."""
@@ -408,7 +436,11 @@ class VisualOdometry:
             x * focal,
             points,
             camera,
-            {"max_reproj_error": PNP_THRESHOLD_PX, "seed": self.options.seed},
+            {
+                "max_reproj_error": PNP_THRESHOLD_PX,
+                "min_iterations": PNP_SAMPLES,
+                "seed": self.options.seed,
+            },
             {"loss_type": "CAUCHY", "loss_scale": self.options.sigma_px},
         )
         needed = max(MIN_LANDMARKS, MIN_LANDMARK_SHARE * len(known))
@@ -546,7 +578,9 @@ class VisualOdometry:
                 continue
             if shared < MIN_LANDMARKS:
                 return
-            track = self._match(keyframe.view, other, clock)
+            matches, rejected = self._match(keyframe.view, other, clock)
+            result = self.decide.agree(rejected, *_relative_pose(other, keyframe))
+            track = _make_track(keyframe.view, other, matches, result)
             ids = other.landmark[track.index0]
             fresh = (ids >= 0) & (keyframe.landmark[track.index1] < 0)
             fresh &= ~np.isin(ids, keyframe.landmark[keyframe.landmark >= 0])
@@ -915,6 +949,14 @@ def _one_to_one(matches: Matches, chosen: np.ndarray) -> np.ndarray:
     rows = rows[np.argsort(matches.distance[rows], kind="stable")]
     _, first = np.unique(matches.index1[rows], return_index=True)
     return np.sort(rows[first])
+
+
+def _relative_pose(
+    first: Keyframe | _Pose, second: Keyframe | _Pose
+) -> tuple[np.ndarray, np.ndarray]:
+    """R_10 and t_10 from the first camera to the second, in the map's unit."""
+    R_10 = second.R_cw @ first.R_cw.T
+    return R_10, second.t_cw - R_10 @ first.t_cw
 
 
 def _T_wc(R_cw: np.ndarray, t_cw: np.ndarray) -> np.ndarray:

@@ -14,7 +14,8 @@ import numpy as np
 from lgc_ros.geometry import homogeneous, skew
 
 POSE_ITERATIONS = 10
-CONVERGED = 1e-10
+# A step this small, in standard deviations of the pose, is the last one.
+CONVERGED_SIGMAS = 1e-2
 # Cauchy's loss loses 5 % of the efficiency of least squares at 2.385 standard deviations.
 CAUCHY_SIGMAS = 2.385
 MIN_DEPTH = 1e-6
@@ -108,7 +109,7 @@ def refine_pose(
         turn = rotation_from_vector(step[:3])
         R_cw = turn @ R_cw
         t_cw = -R_cw @ centre if hold_centre else turn @ t_cw + step[3:]
-        if step @ step < CONVERGED**2:
+        if step @ H @ step < CONVERGED_SIGMAS**2:
             break
     excess = residual_scale(squared, MEDIAN_OF_TWO)
     covariance = np.zeros((6, 6))

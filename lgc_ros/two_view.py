@@ -42,9 +42,8 @@ class TwoViewResult:
         correspondences: all putative matches.
         kept: (N,) bool, matches that outlier rejection let through to the estimator.
         inliers: (N,) bool, matches that agree with the estimated pose.
-        pose: R_10, unit t_10 and E_10; None when no pose was found. (Its own inliers are over the
-            matches that the estimator was given: of the kept ones, those that are one to one and
-            that the filter trusts most.)
+        pose: R_10, unit t_10 and E_10; None when no pose was found. Its own inliers are over the
+            kept matches.
         failure: why there is no pose, in user terms; empty otherwise.
         scores: (N,) weights in [0, 1) that the filter gave; None for methods without it.
         ms: milliseconds by stage, of ``STAGES``.
@@ -154,6 +153,10 @@ class Decider:
             self.filter.check_features(features)
 
     def __call__(self, correspondences: Correspondences) -> TwoViewResult:
+        return self.estimate(self.reject(correspondences))
+
+    def reject(self, correspondences: Correspondences) -> TwoViewResult:
+        """Outlier rejection alone: which matches are worth a look, and no pose yet."""
         start = time.perf_counter()
         kept, scores = np.ones(len(correspondences), bool), None
         if self.filter is not None:
@@ -162,20 +165,33 @@ class Decider:
             correspondences = replace(correspondences, scores=scores)
         elif self.method.ratio:
             kept = ratio_test(correspondences)
-        filtered_at = time.perf_counter()
         failure = self._too_few(len(correspondences), int(kept.sum()))
-        pose, inliers = None, np.zeros(len(correspondences), bool)
-        if not failure:
-            survivors = correspondences.subset(kept)
-            pose = self._estimate(survivors)
-            failure = "" if pose else NO_POSE
-        if pose is not None:
-            threshold = self.options.threshold_px / survivors.focal
-            distance = sampson_distance(pose.E_10, survivors.x0, survivors.x1)
-            inliers[kept] = distance < threshold**2
-        done = time.perf_counter()
-        ms = {"filter": 1e3 * (filtered_at - start), "estimate": 1e3 * (done - filtered_at)}
-        return TwoViewResult(correspondences, kept, inliers, pose, failure, scores, ms)
+        ms = {"filter": 1e3 * (time.perf_counter() - start)}
+        return TwoViewResult(correspondences, kept, np.zeros_like(kept), None, failure, scores, ms)
+
+    def estimate(self, rejected: TwoViewResult) -> TwoViewResult:
+        """The pose of the matches that outlier rejection kept."""
+        start = time.perf_counter()
+        result = rejected
+        if not rejected.failure:
+            pose = self._estimate(rejected.correspondences.subset(rejected.kept))
+            result = (
+                self.agree(rejected, pose.R_10, pose.t_10)
+                if pose
+                else replace(rejected, failure=NO_POSE)
+            )
+        return replace(result, ms=result.ms | {"estimate": 1e3 * (time.perf_counter() - start)})
+
+    def agree(self, rejected: TwoViewResult, R_10: np.ndarray, t_10: np.ndarray) -> TwoViewResult:
+        """Which of the matches that outlier rejection kept agree with a pose."""
+        c, kept = rejected.correspondences, rejected.kept
+        E_10 = essential_from_pose(R_10, t_10)
+        distance = sampson_distance(E_10, c.x0[kept], c.x1[kept])
+        agreeing = distance < (self.options.threshold_px / c.focal) ** 2
+        inliers = np.zeros_like(kept)
+        inliers[kept] = agreeing
+        pose = PoseEstimate(R_10, t_10 / np.linalg.norm(t_10), E_10, agreeing)
+        return replace(rejected, inliers=inliers, pose=pose)
 
     def _estimate(self, survivors: Correspondences) -> PoseEstimate | None:
         if self.method.unique:

@@ -138,9 +138,10 @@ def test_a_loop_ends_where_it_began(source):
     assert rotation_errors_deg(states, frames)[-1] < 3.0
 
 
-def test_a_map_that_views_refute_is_made_anew(walk):
+@pytest.mark.parametrize("method", ["poselib+ratio", "cn"])
+def test_a_map_that_views_refute_is_made_anew(walk, method):
     """As after a wrong start: landmarks in places that are not theirs."""
-    odometry = VisualOdometry(OPTIONS)
+    odometry = VisualOdometry(replace(OPTIONS, method=method))
     frames = iter(walk)
     while odometry.process(next(frames)).status != "ok":
         pass
@@ -160,6 +161,22 @@ def test_the_learned_filter_follows_the_walk(walk):
     assert set(statuses(states[6:])) == {"ok"}
     errors = evaluate_track(tracked(states), truth(walk))
     assert errors.ate_rmse_m < 0.03 * truth(walk[:14]).length_m
+
+
+def test_landmarks_that_explain_what_the_filter_kept_make_a_two_view_pose_needless(walk):
+    states = process(walk[:14], replace(OPTIONS, method="cn"))
+    by_stamp = {frame.stamp_ns: frame for frame in walk}
+    needless = [state for state in states[6:] if "estimate" not in state.ms]
+    assert len(needless) > 4
+    for state in needless:
+        T_wc0, T_wc1 = (
+            by_stamp[stamp].T_wc for stamp in (state.relative_stamp_ns, state.stamp_ns)
+        )
+        T_10 = np.linalg.inv(T_wc1) @ T_wc0
+        direction = T_10[:3, 3] / np.linalg.norm(T_10[:3, 3])
+        assert rotation_error_deg(state.relative.pose.R_10, T_10[:3, :3]) < 0.5
+        assert state.relative.pose.t_10 @ direction > np.cos(np.radians(5))
+        assert state.relative.inliers.sum() > 0.8 * state.relative.kept.sum()
 
 
 def test_pure_rotation_is_reported_and_holds_translation(source):
