@@ -579,7 +579,10 @@ class VisualOdometry:
             if shared < MIN_LANDMARKS:
                 return
             matches, rejected = self._match(keyframe.view, other, clock)
-            result = self.decide.agree(rejected, *_relative_pose(other, keyframe))
+            # The two may have drifted apart, which these matches shall mend.
+            result = self.decide.agree(
+                rejected, *_relative_pose(other, keyframe), threshold_px=PNP_THRESHOLD_PX
+            )
             track = _make_track(keyframe.view, other, matches, result)
             ids = other.landmark[track.index0]
             fresh = (ids >= 0) & (keyframe.landmark[track.index1] < 0)

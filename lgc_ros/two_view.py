@@ -182,12 +182,21 @@ class Decider:
             )
         return replace(result, ms=result.ms | {"estimate": 1e3 * (time.perf_counter() - start)})
 
-    def agree(self, rejected: TwoViewResult, R_10: np.ndarray, t_10: np.ndarray) -> TwoViewResult:
-        """Which of the matches that outlier rejection kept agree with a pose."""
+    def agree(
+        self,
+        rejected: TwoViewResult,
+        R_10: np.ndarray,
+        t_10: np.ndarray,
+        threshold_px: float | None = None,
+    ) -> TwoViewResult:
+        """Which of the matches that outlier rejection kept agree with a pose.
+
+        `threshold_px` is the largest Sampson distance, the estimator's if not given.
+        """
         c, kept = rejected.correspondences, rejected.kept
         E_10 = essential_from_pose(R_10, t_10)
         distance = sampson_distance(E_10, c.x0[kept], c.x1[kept])
-        agreeing = distance < (self.options.threshold_px / c.focal) ** 2
+        agreeing = distance < ((threshold_px or self.options.threshold_px) / c.focal) ** 2
         inliers = np.zeros_like(kept)
         inliers[kept] = agreeing
         pose = PoseEstimate(R_10, t_10 / np.linalg.norm(t_10), E_10, agreeing)
