@@ -96,16 +96,17 @@ def refine_pose(
             variance = noise + J_world @ point_covariances @ J_world.transpose(0, 2, 1)
         information = _information(variance)
         residual = observed - x
-        squared = np.einsum("ni,nij,nj->n", residual, information, residual)
+        squared = (residual * (information @ residual[:, :, None])[:, :, 0]).sum(axis=1)
         weight = _cauchy(squared) * (points_cam[:, 2] > MIN_DEPTH)
         J = _pose_jacobian(J_point, points_cam)
         if hold_centre:
             # Turning about the centre moves no point's distance from it: v = 0 in its frame.
             J = J[:, :, :3]
-        JtW = (J * weight[:, None, None]).transpose(0, 2, 1) @ information
-        H = np.einsum("nij,njk->ik", JtW, J)
+        columns = J.shape[2]
+        JtW = (information * weight[:, None, None] @ J).reshape(-1, columns).T
+        H = JtW @ J.reshape(-1, columns)
         H += 1e-9 * np.trace(H) / len(H) * np.eye(len(H)) + 1e-12 * np.eye(len(H))
-        step = np.linalg.solve(H, np.einsum("nij,nj->i", JtW, residual))
+        step = np.linalg.solve(H, JtW @ residual.ravel())
         turn = rotation_from_vector(step[:3])
         R_cw = turn @ R_cw
         t_cw = -R_cw @ centre if hold_centre else turn @ t_cw + step[3:]
