@@ -107,7 +107,8 @@ class OdometryOptions:
     min_inliers: int = 20
     init_parallax_deg: float = 1.5
     keyframe_parallax_deg: float = 4.0
-    keyframe_overlap: float = 0.6
+    keyframe_turn_deg: float = 8.0
+    keyframe_overlap: float = 0.7
     keyframe_interval_s: float = 2.0
     still_px: float = 0.3
     retry_keyframes: int = 4
@@ -123,7 +124,13 @@ class OdometryOptions:
     def __post_init__(self) -> None:
         if self.threads < 0:
             raise ConfigError(f"threads must be positive, or 0 for all cores, got {self.threads}")
-        for name in ("sigma_px", "init_parallax_deg", "keyframe_parallax_deg", "still_px"):
+        for name in (
+            "sigma_px",
+            "init_parallax_deg",
+            "keyframe_parallax_deg",
+            "keyframe_turn_deg",
+            "still_px",
+        ):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be positive, got {getattr(self, name)}")
         if not 0 < self.keyframe_overlap < 1:
@@ -499,7 +506,8 @@ class VisualOdometry:
 
     def _keyframe_is_due(self, view: View, track: _Track, pose: _Pose) -> bool:
         o = self.options
-        if self._matches_run_thin(track):
+        turned_deg = rotation_error_deg(pose.R_cw, track.reference.R_cw)
+        if self._matches_run_thin(track) or turned_deg > o.keyframe_turn_deg:
             return True
         elapsed_s = (view.stamp_ns - track.reference.view.stamp_ns) * 1e-9
         needed_deg = o.keyframe_parallax_deg

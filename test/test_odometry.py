@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import cv2
@@ -177,6 +178,17 @@ def test_landmarks_that_explain_what_the_filter_kept_make_a_two_view_pose_needle
         assert rotation_error_deg(state.relative.pose.R_10, T_10[:3, :3]) < 0.5
         assert state.relative.pose.t_10 @ direction > np.cos(np.radians(5))
         assert state.relative.inliers.sum() > 0.8 * state.relative.kept.sum()
+
+
+def test_a_turn_makes_keyframes_before_the_view_is_gone(walk):
+    def turns_between_keyframes_deg(limit_deg):
+        states = process(walk, replace(OPTIONS, keyframe_turn_deg=limit_deg))
+        rotations = [state.T_wc[:3, :3] for state in states[5:] if state.keyframe]
+        return [rotation_error_deg(a, b) for a, b in pairwise(rotations)]
+
+    often, seldom = turns_between_keyframes_deg(3.0), turns_between_keyframes_deg(90.0)
+    assert len(often) > len(seldom)
+    assert max(often) < max(seldom)
 
 
 def test_pure_rotation_is_reported_and_holds_translation(source):

@@ -101,6 +101,7 @@ _ODOMETRY: dict[str, Setting] = {
     "min_inliers": Setting("right matches a frame needs", 8, 10_000),
     "init_parallax_deg": Setting("parallax at which landmarks can be made, degrees", 0.01, 90.0),
     "keyframe_parallax_deg": Setting("parallax that calls for a keyframe, degrees", 0.01, 90.0),
+    "keyframe_turn_deg": Setting("turn that calls for a keyframe, degrees", 0.01, 180.0),
     "keyframe_overlap": Setting("share of matches below which a keyframe is made", 0.01, 0.99),
     "keyframe_interval_s": Setting("time after which half the parallax is enough, s", 0.0, 3600.0),
     "still_px": Setting("motion of the image that counts as none, px", 0.001, 100.0),
