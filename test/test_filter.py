@@ -37,7 +37,7 @@ def test_scores_are_those_of_the_network(sift_filter):
     network, info = load_checkpoint("sift")
     inputs = network_inputs(matches.x0, matches.x1, matches, info.side)
     with torch.inference_mode():
-        expected = network(torch.from_numpy(inputs)[None])[0].double().numpy()
+        expected = network.double()(torch.from_numpy(inputs)[None].double())[0].numpy()
     result = sift_filter(matches)
     assert result.logits == pytest.approx(expected, abs=1e-4)
     assert result.weights == pytest.approx(np.tanh(np.maximum(expected, 0)), abs=1e-4)
