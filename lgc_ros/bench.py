@@ -22,7 +22,6 @@ from lgc_ros.bench_contestants import (
     Contestants,
     deciders,
     filters,
-    matched,
     matchers,
     odometries,
     real_pairs,
@@ -78,8 +77,7 @@ def run_bench(
     features = [extract(frames[index].image) for index in (FIRST, SECOND)]
     hard = list(islice(real_pairs(pairs) if pairs else rendered_pairs(source), HARD_PAIRS))
     stages = stage_times(frames[FIRST], frames[SECOND], device, rounds, tick)
-    pair = matched(*features, frames[FIRST].camera, frames[SECOND].camera)
-    filtering = take_turns(filters(pair, device), rounds, tick)
+    filtering = take_turns(filters(device), rounds, tick)
     matching = take_turns(matchers(*features), rounds, tick)
     deciding = take_turns(deciders(hard, device), few, tick)
     sequences = take_turns(odometries(frames, device), few, tick)

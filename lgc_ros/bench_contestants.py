@@ -17,12 +17,11 @@ from lgc_ros.errors import DatasetError
 from lgc_ros.features import Features, make_extractor
 from lgc_ros.frame import Frame, read_image
 from lgc_ros.matching import Correspondences, correspond, match
-from lgc_ros.network import CorrespondenceNetwork, Perceptron
+from lgc_ros.network import COORDINATES, CorrespondenceNetwork, Perceptron
 from lgc_ros.odometry import VisualOdometry
 from lgc_ros.pairs import read_pairs
 from lgc_ros.pipelining import extracted_ahead
 from lgc_ros.profiles import load_profile
-from lgc_ros.side import network_inputs
 from lgc_ros.sources.synthetic import SyntheticSource
 from lgc_ros.threads import thread_limit
 from lgc_ros.two_view import Decider, right_matches
@@ -37,10 +36,7 @@ Contestants = dict[str, Callable[[], object]]
 
 
 class PlainNetwork(nn.Module):
-    """The network as one would write it down from the paper: convolutions, (1, C, N), eager.
-
-    No match is dropped half-way.
-    """
+    """The network as one would write it down from the paper: convolutions, (1, C, N), eager."""
 
     def __init__(self, network: CorrespondenceNetwork) -> None:
         super().__init__()
@@ -89,16 +85,12 @@ def _convolution(linear: nn.Linear) -> nn.Conv1d:
     return convolution
 
 
-def filters(pair: Correspondences, device: str) -> Contestants:
-    """Every engine with every number of matches, the plain network, the products alone.
-
-    How many matches are dropped half-way depends on how many are wrong, so these are matches of a
-    pair, shuffled; 4000 of them are the same again. The plain network and the products drop none.
-    """
+def filters(device: str) -> Contestants:
+    """Every engine with every number of matches, the plain network, the products alone."""
     network, info = load_checkpoint("sift")
-    rows = network_inputs(pair.x0, pair.x1, pair, info.side)
-    rows = np.random.default_rng(0).permutation(rows)
-    rows = np.resize(rows, (max(MATCHES), rows.shape[1]))
+    channels = COORDINATES + info.network.side
+    rows = np.random.default_rng(0).uniform(-0.5, 0.5, (max(MATCHES), channels))
+    rows = rows.astype(np.float32)
     plain, tensor = PlainNetwork(network), torch.from_numpy(rows[:FULL].T[None].copy())
     engines = {"default": make_engine("auto", network, info, device)}
     for name in ("torch", *MODULES):
@@ -181,7 +173,7 @@ def rendered_pairs(source: SyntheticSource) -> Iterator[Correspondences]:
     frames = {index: source[index] for index in (0, *HARD_GAPS)}
     features = {index: extract(frame.image) for index, frame in frames.items()}
     for gap in HARD_GAPS:
-        pair = matched(features[0], features[gap], frames[0].camera, frames[gap].camera)
+        pair = _matched(features[0], features[gap], frames[0].camera, frames[gap].camera)
         T_10 = np.linalg.inv(frames[gap].T_wc) @ frames[0].T_wc
         if _is_hard(pair, T_10[:3, :3], T_10[:3, 3]):
             yield pair
@@ -199,18 +191,17 @@ def real_pairs(folder: Path) -> Iterator[Correspondences]:
             Camera.from_K(K, image.shape[1], image.shape[0])
             for K, image in zip((pair.K0, pair.K1), images, strict=True)
         ]
-        matches = matched(*map(extract, images), *cameras)
-        if _is_hard(matches, pair.R_10, pair.t_10):
+        matched = _matched(*map(extract, images), *cameras)
+        if _is_hard(matched, pair.R_10, pair.t_10):
             found = True
-            yield matches
+            yield matched
     if not found:
         raise DatasetError(f"{folder} has no pair of which 5 to 25 % of the matches are right")
 
 
-def matched(
+def _matched(
     features0: Features, features1: Features, camera0: Camera, camera1: Camera
 ) -> Correspondences:
-    """The matches of two images."""
     return correspond(features0, features1, match(features0, features1), camera0, camera1)
 
 

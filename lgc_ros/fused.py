@@ -13,9 +13,9 @@ through the product: a row of ones below the activations and a row -mean(W x) be
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from lgc_ros.network import WITNESS_OF, CorrespondenceNetwork
+from lgc_ros.network import CorrespondenceNetwork
 
 # A gain of zero, which ends a channel, must still divide.
 SMALLEST_GAIN = 1e-6
@@ -45,6 +45,7 @@ class FusedNetwork:
         # A channel of negative gain is that of the negated product with positive gain.
         signs = torch.where(gains < 0, -1.0, 1.0)
         gains = gains.abs().clamp_min(SMALLEST_GAIN)
+        output = network.output.weight[0]
         weights = [
             (layer.linear.weight * sign[:, None]).T.contiguous()
             for layer, sign in zip(layers, signs, strict=True)
@@ -64,17 +65,9 @@ class FusedNetwork:
         ]
         self._gains = moved(gains)
         self._levels = moved(-offsets / gains)
-        self._last = self._head(network.output, offsets)
-        self._drop_after = network.config.drop_after
-        if self._drop_after:
-            self._probe = self._head(network.probe, offsets[: 2 * self._drop_after])
+        self._output = moved(output, dtype)
+        self._output_bias = moved(network.output.bias + output @ offsets[1::2].sum(0))
         self._memory = torch.empty(3, 0, device=device, dtype=dtype)
-
-    def _head(self, linear: nn.Linear, offsets: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and bias of a map to one number, which makes up for the offsets left out."""
-        weight = linear.weight[0]
-        bias = linear.bias + weight @ offsets[1::2].sum(0)
-        return weight.to(self._input), bias.to(self._gains)
 
     @torch.inference_mode()
     def __call__(self, inputs: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -82,82 +75,47 @@ class FusedNetwork:
 
         Args:
             inputs: rows of the network.
-            valid: (N,) float32 ones, and zeros where a row only fills up and does not count. With
-                it, all sizes are N, as a CUDA graph needs them: matches that are dropped stay
-                where they are and count no more.
-        """
-        x_1 = self._buffers(len(inputs))[0]
-        x = x_1[:-1]
-        torch.addmm(self._input_bias, self._input, inputs.to(self._dtype).T, out=x)
-        x_1[-1] = 1
-        blocks = len(self._weights) // 2
-        if not self._drop_after:
-            self._blocks(range(blocks), x_1, valid)
-            return _map(self._last, x)
-        self._blocks(range(self._drop_after), x_1, valid)
-        late = range(self._drop_after, blocks)
-        verdicts = _map(self._probe, x)
-        dropped, counts = _stand_ins(verdicts, valid)
-        every = torch.ones_like(counts) if valid is None else valid
-        move = (x * (every - counts).to(self._dtype)).sum(1, dtype=torch.float32)
-        move = (move / dropped.sum().clamp_min(1)).to(self._dtype)[:, None]
-        if valid is not None:
-            x.addcmul_(move, dropped.to(self._dtype))
-            self._blocks(late, x_1, counts)
-            return torch.where(dropped, verdicts, _map(self._last, x))
-        here = counts.nonzero().squeeze(1)
-        there_1 = x_1.index_select(1, here)
-        there_1[:-1].addcmul_(move, dropped[here].to(self._dtype))
-        self._blocks(late, there_1, counts[here])
-        scores = verdicts.index_copy(0, here, _map(self._last, there_1[:-1]))
-        return torch.where(dropped, verdicts, scores)
-
-    def _blocks(self, blocks: range, x_1: Tensor, counts: Tensor | None = None) -> None:
-        """Apply some of the blocks to activations with a row of ones below.
-
-        Args:
-            blocks: indices.
-            x_1: (channels + 1, N), changed in place.
-            counts: (N,) how many matches each column stands for; one each without it.
+            valid: (N,) ones, and zeros where a row is filled up with zeros and does not count.
         """
         channels = self._channels
-        _, y_1, z_1 = self._buffers(x_1.shape[1])
+        x_1, y_1, z_1 = self._buffers(len(inputs))
         x, y, z = x_1[:channels], y_1[:channels], z_1[:channels]
-        y_1[channels] = 1
-        total = x_1[channels].sum(dtype=torch.float32) if counts is None else counts.sum()
-        shares = None if counts is None else (counts / total).to(self._dtype)
-        roots = None if counts is None else counts.sqrt().to(self._dtype)
-        root = total.sqrt()
+        ones = 1.0 if valid is None else valid
+        x_1[channels] = ones
+        y_1[channels] = ones
+        count = x_1[channels].sum(dtype=torch.float32)
+        root = count.sqrt()
         levels = (self._levels / root).unbind()
         gains = (self._gains * root).unbind()
-        least = total * self._eps
+        least = count * self._eps
 
         def activate(rows: Tensor, layer: int) -> Tensor:
             """Clamp centred products; the factors that would scale them to the layer's output."""
-            counted = rows if roots is None else rows * roots
-            norm = torch.linalg.vector_norm(counted, dim=1, dtype=torch.float32)
+            norm = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32)
             deviation = torch.addcmul(least, norm, norm).sqrt_()
             rows.clamp_min_((levels[layer] * deviation).to(self._dtype)[:, None])
+            if valid is not None:
+                rows.mul_(valid)
             return gains[layer] / deviation
-
-        def mean(rows: Tensor) -> Tensor:
-            if shares is None:
-                return rows.sum(1, dtype=torch.float32).div_(total)
-            return (rows @ shares).float()
 
         def product(weight: Tensor, layer: int, rows_1: Tensor, out: Tensor) -> None:
             centred = self._centred[layer]
-            centred[channels] = weight.T @ mean(rows_1[:channels]).neg_()
+            mean = rows_1[:channels].sum(1, dtype=torch.float32).div_(-count)
+            centred[channels] = weight.T @ mean
             torch.mm(centred.T, rows_1, out=out)
 
-        for block in blocks:
-            first, second = 2 * block, 2 * block + 1
+        torch.addmm(self._input_bias, self._input, inputs.to(self._dtype).T, out=x)
+        if valid is not None:
+            x.mul_(valid)
+        for first in range(0, len(self._weights), 2):
+            second = first + 1
             product(self._weights[first], first, x_1, y)
             factors = activate(y, first)
             weight = self._weights[second] * factors[:, None]
             self._centred[second][:channels] = weight
             product(weight, second, y_1, z)
             x.addcmul_(z, activate(z, second).to(self._dtype)[:, None])
+        return (self._output @ x).float() + self._output_bias
 
     def _buffers(self, matches: int) -> list[Tensor]:
         """Three matrices of one row more than there are channels, reused from call to call."""
@@ -165,21 +123,6 @@ class FusedNetwork:
         if size > self._memory.shape[1]:
             self._memory = self._memory.new_empty(3, size)
         return [memory[:size].view(-1, matches) for memory in self._memory]
-
-
-def _stand_ins(verdicts: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Which matches are dropped, (N,), and how many each stands for from there on, (N,)."""
-    dropped = verdicts < 0 if valid is None else (verdicts < 0) & (valid > 0)
-    rank = dropped.cumsum(0)
-    group = (rank[-1] - rank + 1).clamp_max(WITNESS_OF)
-    counts = torch.where(dropped, (rank % WITNESS_OF == 1) * group, 1).float()
-    return dropped, counts if valid is None else counts * valid
-
-
-def _map(head: tuple[Tensor, Tensor], x: Tensor) -> Tensor:
-    """One number for each column of x (channels, N)."""
-    weight, bias = head
-    return (weight @ x).float() + bias
 
 
 class GraphedNetwork:
@@ -209,7 +152,7 @@ class GraphedNetwork:
         # A network each: its buffers become part of the graph.
         network = FusedNetwork(self._network, self._device, torch.float16)
         inputs = torch.zeros(size, columns, device=self._device)
-        valid = torch.ones(size, device=self._device)
+        valid = torch.ones(size, device=self._device, dtype=torch.float16)
         stream = torch.cuda.Stream(self._device)
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream):

@@ -17,8 +17,6 @@ from torch import Tensor, nn
 COORDINATES = 4
 CONTEXTS = ("cn", "none", "pointnet")
 HEADS = ("weights", "direct")
-WITNESS_OF = 8
-"""Of so many matches that are dropped, one goes on for the statistics."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,6 @@ class NetworkConfig:
             ``pointnet`` (a global feature, averaged over all matches and appended to each).
         head: ``weights`` gives a logit per match, ``direct`` regresses the essential matrix.
         side: number of side-information channels beside the four coordinates.
-        drop_after: number of blocks after which the surely wrong matches are dropped, so that the
-            other blocks have less to do; 0 for never.
     """
 
     blocks: int = 12
@@ -41,7 +37,6 @@ class NetworkConfig:
     context: str = "cn"
     head: str = "weights"
     side: int = 0
-    drop_after: int = 0
 
     def __post_init__(self) -> None:
         if self.context not in CONTEXTS:
@@ -50,10 +45,6 @@ class NetworkConfig:
             raise ValueError(f"head must be one of {', '.join(HEADS)}, not {self.head!r}")
         if self.blocks < 1 or self.width < 1 or self.side < 0:
             raise ValueError("blocks and width must be positive, side must not be negative")
-        if not 0 <= self.drop_after < self.blocks:
-            raise ValueError("drop_after must not be negative and must leave some blocks")
-        if self.drop_after and (self.context, self.head) != ("cn", "weights"):
-            raise ValueError("matches must not be dropped but with context cn and head weights")
 
     def as_dict(self) -> dict:
         return asdict(self)
@@ -139,9 +130,6 @@ class CorrespondenceNetwork(nn.Module):
 
     Input (B, N, 4 + side): normalized ``u, v`` in image 0, ``u', v'`` in image 1, side
     information. Output (B, N) logits, or (B, 3, 3) essential matrices with the direct head.
-
-    With `drop_after`, a probe looks at the matches after so many blocks. What it finds below 0 is
-    surely wrong and has its verdict as its logit; see :meth:`_drop`.
     """
 
     def __init__(self, config: NetworkConfig | None = None) -> None:
@@ -159,36 +147,12 @@ class CorrespondenceNetwork(nn.Module):
                 )
             )
         self.output = nn.Linear(config.width, 9 if config.head == "direct" else 1)
-        if config.drop_after:
-            self.probe = nn.Linear(config.width, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        features = self.input(x.transpose(0, 1).contiguous())
-        if self.config.drop_after:
-            return self._drop(features).transpose(0, 1)
-        features = self.body(features)
+        features = self.body(self.input(x.transpose(0, 1).contiguous()))
         if self.config.head == "direct":
             return self.output(features.mean(dim=0)).view(-1, 3, 3)
         return self.output(features).squeeze(-1).transpose(0, 1)
-
-    def _drop(self, features: Tensor) -> Tensor:
-        """(N, B) logits from the features (N, B, C) of the first layer.
-
-        The wrong matches are part of the statistics that Context Normalization takes. So of every
-        WITNESS_OF of them in a row the first goes on in place of all, moved a little, so that
-        their mean stays what it was. Here it is repeated; engines let it count as often.
-        """
-        first, last = self.body[: self.config.drop_after], self.body[self.config.drop_after :]
-        features = first(features)
-        verdicts = self.probe(features).squeeze(-1)
-        dropped = verdicts < 0
-        witness = dropped & (dropped.cumsum(0) % WITNESS_OF == 1)
-        index = torch.arange(len(features), device=features.device)[:, None].expand_as(verdicts)
-        latest = torch.where(witness, index, 0).cummax(0).values
-        stand_ins = features.take_along_dim(torch.where(dropped, latest, index)[..., None], 0)
-        move = (features - stand_ins).sum(0) / dropped.sum(0).clamp_min(1)[:, None]
-        scores = self.output(last(stand_ins + dropped[..., None] * move)).squeeze(-1)
-        return torch.where(dropped, verdicts, scores)
 
     def perceptrons(self) -> Iterator[Perceptron]:
         """All perceptrons in the order in which they are applied."""

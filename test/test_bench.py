@@ -11,7 +11,7 @@ from lgc_ros.errors import DatasetError
 
 
 def test_the_plain_network_gives_the_scores_of_the_network():
-    network, info = load_checkpoint("sift-paper")
+    network, info = load_checkpoint("sift")
     rows = torch.rand(300, 4 + info.network.side) - 0.5
     with torch.inference_mode():
         plain = PlainNetwork(network)(rows.T[None])[0].numpy()

@@ -23,10 +23,9 @@ CPU_ENGINES = ("torch", "onnxruntime", "openvino")
 COUNTS = (1, 8, 500, 2000, 4000)
 
 
-@pytest.fixture(scope="module", params=["sift", "sift-paper"])
-def trained(request):
-    """A network that drops matches half-way, and one that does not."""
-    return load_checkpoint(request.param)
+@pytest.fixture(scope="module")
+def trained():
+    return load_checkpoint("sift")
 
 
 @pytest.fixture(scope="module", params=CPU_ENGINES)
@@ -89,24 +88,6 @@ def test_channels_of_any_gain_are_reproduced():
     rows = rows_of(400, network)
     logits = FusedNetwork(network)(torch.from_numpy(rows)).numpy()
     assert logits == pytest.approx(reference(network, rows), abs=1e-4)
-
-
-@pytest.mark.parametrize("name", CPU_ENGINES)
-@pytest.mark.parametrize("least", [-100, -0.5, 0, 0.5, 100])
-def test_however_many_matches_are_dropped_the_scores_are_those_of_the_network(name, least):
-    if missing := missing_modules(name):
-        pytest.skip(f"{', '.join(missing)} not installed")
-    torch.manual_seed(0)
-    config = NetworkConfig(blocks=4, width=16, drop_after=2)
-    network = CorrespondenceNetwork(config).eval()
-    with torch.no_grad():
-        network.probe.bias.fill_(-least)
-        for layer in network.perceptrons():
-            layer.norm.bias.normal_()
-    engine = make_engine(name, network, ModelInfo("small", "sift", config), "cpu")
-    for count in (9, 64, 700):
-        rows = rows_of(count, network, seed=count)
-        assert engine.run(rows) == pytest.approx(reference(network, rows), abs=1e-4)
 
 
 def test_rows_that_do_not_count_change_nothing(trained):

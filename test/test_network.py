@@ -58,7 +58,7 @@ def test_output_permutes_with_the_input(config):
     assert close(net(x[:, order]), net(x)[:, order])
 
 
-@pytest.mark.parametrize("config", [*VARIANTS, NetworkConfig(drop_after=4)], ids=str)
+@pytest.mark.parametrize("config", VARIANTS, ids=str)
 def test_a_pair_is_scored_the_same_alone_and_in_a_batch(config):
     net, x = network(config), torch.randn(3, 100, 4 + config.side)
     alone = torch.cat([net(pair[None]) for pair in x])
@@ -88,44 +88,6 @@ def test_context_reaches_every_match_only_with_a_context():
         assert bool(difference > 0) is reacts
 
 
-def dropping(least):
-    """A network that drops what its probe finds below a value, and the same without a probe."""
-    net = network(NetworkConfig(blocks=4, width=16, drop_after=2))
-    whole = network(NetworkConfig(blocks=4, width=16))
-    whole.load_state_dict({name: net.state_dict()[name] for name in whole.state_dict()})
-    net.probe.bias.fill_(-least)
-    return net, whole
-
-
-def verdicts(net, x):
-    features = net.body[: net.config.drop_after](net.input(x.transpose(0, 1)))
-    return net.probe(features).squeeze(-1).transpose(0, 1)
-
-
-def test_where_no_match_is_surely_wrong_dropping_changes_nothing():
-    net, whole = dropping(-100)
-    x = torch.randn(2, 200, 4)
-    assert close(net(x), whole(x))
-
-
-def test_a_dropped_match_has_the_verdict_of_the_probe_and_the_others_nearly_their_scores():
-    net, whole = dropping(0)
-    x = torch.randn(1, 2000, 4)
-    expected, scores, said = whole(x), net(x), verdicts(net, x)
-    dropped = said < 0
-    assert 0.2 < dropped.float().mean() < 0.8
-    assert torch.equal(scores[dropped], said[dropped])
-    difference = (scores - expected)[~dropped]
-    assert difference.square().mean() < 0.02 * expected[~dropped].var()
-
-
-def test_a_match_can_be_the_only_one_or_all_be_dropped():
-    net, _ = dropping(100)
-    for matches in (1, 7, 8, 9):
-        x = torch.randn(1, matches, 4)
-        assert torch.equal(net(x), verdicts(net, x))
-
-
 def test_direct_head_regresses_one_matrix_per_pair():
     assert network(NetworkConfig(head="direct"))(torch.randn(3, 40, 4)).shape == (3, 3, 3)
 
@@ -135,19 +97,7 @@ def test_weights_are_zero_for_outliers_and_below_one():
     assert weights.tolist() == pytest.approx([0, 0, 0.4621, 0.9993], abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"context": "x"},
-        {"head": "x"},
-        {"blocks": 0},
-        {"side": -1},
-        {"drop_after": 12},
-        {"drop_after": -1},
-        {"drop_after": 3, "context": "none"},
-        {"drop_after": 3, "head": "direct"},
-    ],
-)
+@pytest.mark.parametrize("wrong", [{"context": "x"}, {"head": "x"}, {"blocks": 0}, {"side": -1}])
 def test_an_impossible_architecture_is_refused(wrong):
     with pytest.raises(ValueError, match="must"):
         NetworkConfig(**wrong)

@@ -83,26 +83,6 @@ def train(
 
 
 @app.command()
-def probe(
-    model: str = typer.Argument(help="Trained model: its name or file."),
-    dump: Path = typer.Argument(help="Dump of pairs that it was trained on, or like them."),
-    out: Path = typer.Option(..., help="File of the model with the probe."),
-    after: int = typer.Option(3, help="Blocks before the probe."),
-    lost: float = typer.Option(0.002, help="Share of the right matches that may be dropped."),
-    pairs: int = typer.Option(600, help="Pairs to learn from."),
-    seed: int = typer.Option(0, help="Seed of their choice."),
-) -> None:
-    """Let a model drop the surely wrong matches half-way, which saves time."""
-    from training.probe import ProbeConfig, make_probe
-
-    summary = make_probe(model, dump, out, ProbeConfig(after, lost, pairs, seed))
-    typer.echo(
-        f"{summary['survive']:.1%} of the matches survive, "
-        f"{summary['lost']:.2%} of the right ones among the kept do not: {out}"
-    )
-
-
-@app.command()
 def evaluate(
     sets: list[str] = typer.Argument(None, help="Folders with pairs.txt, or dumps."),
     config: Path | None = typer.Option(None, help="YAML file that says all of this."),

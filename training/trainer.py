@@ -421,15 +421,14 @@ def _initial_network(config: TrainConfig) -> CorrespondenceNetwork:
     if not config.init:
         return CorrespondenceNetwork(config.network)
     start, info = load_checkpoint(config.init)
-    if replace(info.network, side=0, drop_after=0) != replace(config.network, side=0):
+    if replace(info.network, side=0) != replace(config.network, side=0):
         raise ConfigError(
             f"{config.init} is {info.network}, the configuration asks for {config.network}"
         )
     network = CorrespondenceNetwork(config.network)
     weights = start.state_dict()
     weights["input.weight"] = _input_weights(weights["input.weight"], info.side, config.side)
-    # A probe fits the weights that it was made for; it is made again when these have changed.
-    network.load_state_dict({name: weights[name] for name in network.state_dict()})
+    network.load_state_dict(weights)
     return network
 
 
