@@ -64,7 +64,9 @@ def _graph(network: CorrespondenceNetwork, onnx) -> onnx.GraphProto:
     """The network with activations (1, channels, N).
 
     That is the layout of Instance Normalization, which is Context Normalization by another name
-    and which runtimes have a kernel for. Biases before it would have no effect and are left out.
+    and which runtimes have a kernel for. Biases before it would have no effect and are left out;
+    that of the input shows in the output alone and is added there. The first product of the first
+    block is of channels that are products of a few coordinates: the two become one.
     """
     nodes, constants = [], []
 
@@ -77,15 +79,12 @@ def _graph(network: CorrespondenceNetwork, onnx) -> onnx.GraphProto:
         nodes.append(onnx.helper.make_node(operation, inputs, [output], **attributes))
         return output
 
-    def linear(x: str, layer, name: str) -> str:
-        product = node("MatMul", [constant(f"{name}.weight", layer.weight), x], f"{name}.product")
-        return node("Add", [product, constant(f"{name}.bias", layer.bias[:, None])], name)
+    def product(weight, x: str, name: str) -> str:
+        return node("MatMul", [constant(f"{name}.weight", weight), x], f"{name}.product")
 
-    def perceptron(x: str, layer: Perceptron, name: str) -> str:
-        weight = constant(f"{name}.weight", layer.linear.weight)
+    def activate(product: str, layer: Perceptron, name: str) -> str:
         scale = constant(f"{name}.scale", layer.norm.weight)
         offset = constant(f"{name}.offset", layer.norm.bias)
-        product = node("MatMul", [weight, x], f"{name}.product")
         normalized = node(
             "InstanceNormalization",
             [product, scale, offset],
@@ -95,13 +94,19 @@ def _graph(network: CorrespondenceNetwork, onnx) -> onnx.GraphProto:
         return node("Relu", [normalized], name)
 
     columns = node("Transpose", ["matches"], "columns", perm=[1, 0])
-    x = node("Unsqueeze", [columns, constant("first_axis", np.array([0]))], "pair")
-    x = linear(x, network.input, "input")
+    pair = node("Unsqueeze", [columns, constant("first_axis", np.array([0]))], "pair")
+    entry, output = network.input, network.output
+    x = product(entry.weight, pair, "input")
     for index, block in enumerate(network.body):
-        inner = perceptron(x, block.first, f"block{index}.first")
-        inner = perceptron(inner, block.second, f"block{index}.second")
-        x = node("Add", [x, inner], f"block{index}")
-    row = linear(x, network.output, "output")
+        first, second = f"block{index}.first", f"block{index}.second"
+        if index == 0:
+            inner = product(block.first.linear.weight @ entry.weight, pair, first)
+        else:
+            inner = product(block.first.linear.weight, x, first)
+        inner = product(block.second.linear.weight, activate(inner, block.first, first), second)
+        x = node("Add", [x, activate(inner, block.second, second)], f"block{index}")
+    bias = constant("output.bias", output.bias + output.weight @ entry.bias)
+    row = node("Add", [product(output.weight, x, "output"), bias], "output")
     node("Squeeze", [row, constant("both_axes", np.array([0, 1]))], "logits")
 
     real = onnx.TensorProto.FLOAT
