@@ -35,7 +35,7 @@ from lgc_ros.viz import load_pyplot
 
 METHODS = ("cn", "cn-8pt", "ransac", "poselib+ratio")
 HARD_PAIRS = 3
-FRAMES, FIRST, SECOND = 24, 0, 6
+FRAMES, FIRST, SECOND = 48, 0, 6
 WARM_UP_ROUNDS = 2
 RATIOS = {
     "filter_over_gemm": "the filter / its matrix products alone in the fastest engine here",
