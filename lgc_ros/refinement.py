@@ -246,32 +246,31 @@ def _linearize(R_cw, t_cw, points, bundle: Bundle, slot: np.ndarray):
     cost = float(np.log1p(squared / CAUCHY_SIGMAS**2).sum())
     root = (np.sqrt(weight) / bundle.sigma)[:, None, None]
     residual = residual * np.sqrt(weight)[:, None]
-    J_view = _pose_jacobian(J_point, points_cam) * root
-    J_world = J_point @ R_cw[bundle.view] * root
+    J_point = J_point * root
 
     count, views = len(points), int(slot.max(initial=-1)) + 1
     H_points = np.zeros((count, 3, 3))
     g_points = np.zeros((count, 3))
-    order = np.argsort(bundle.point, kind="stable")
-    seen, start = np.unique(bundle.point[order], return_index=True)
-    JtJ = J_world.transpose(0, 2, 1) @ J_world
-    Jtr = np.einsum("oij,oi->oj", J_world, residual)
-    H_points[seen] = np.add.reduceat(JtJ[order], start)
-    g_points[seen] = np.add.reduceat(Jtr[order], start)
-    scale = np.trace(H_points, axis1=1, axis2=2)[:, None, None]
-    H_points += (1e-9 * scale + 1e-12) * np.eye(3)
-
     H_views = np.zeros((views, 6, 6))
     g_views = np.zeros((views, 6))
     cross = np.zeros((count, views, 6, 3))
     for view, k in enumerate(slot):
+        mine = np.flatnonzero(bundle.view == view)
+        seen, r = bundle.point[mine], residual[mine]
+        J_world = J_point[mine] @ R_cw[view]
+        transposed = np.ascontiguousarray(J_world.transpose(0, 2, 1))
+        # A view sees a point once, so that nothing is added twice.
+        H_points[seen] += transposed @ J_world
+        g_points[seen] += (transposed @ r[:, :, None])[:, :, 0]
         if k < 0:
             continue
-        mine = bundle.view == view
-        J = J_view[mine]
-        H_views[k] = np.einsum("oij,oik->jk", J, J)
-        g_views[k] = np.einsum("oij,oi->j", J, residual[mine])
-        cross[bundle.point[mine], k] = J.transpose(0, 2, 1) @ J_world[mine]
+        J = _pose_jacobian(J_point[mine], points_cam[mine])
+        rows = J.reshape(-1, 6)
+        H_views[k] = rows.T @ rows
+        g_views[k] = r.ravel() @ rows
+        cross[seen, k] = J.transpose(0, 2, 1) @ J_world
+    scale = np.trace(H_points, axis1=1, axis2=2)[:, None, None]
+    H_points += (1e-9 * scale + 1e-12) * np.eye(3)
     return cost, (H_views, g_views, H_points, g_points, cross)
 
 
