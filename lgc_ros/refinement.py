@@ -170,7 +170,8 @@ class Bundle:
         R_cw, t_cw: (K, 3, 3), (K, 3) poses of the views.
         fixed: (K,) bool, views that stay where they are.
         points: (M, 3).
-        view, point: (O,) int; each pair at most once, and no view without an observation.
+        view, point: (O,) int, by ascending view; each pair at most once, and no view without an
+            observation.
         observed: (O, 2) normalized.
         sigma: (O,) standard deviation of an observed coordinate.
     """
@@ -233,66 +234,82 @@ def adjust_bundle(
             if damping > 1e3:
                 break
     _, _, H_points, _, _ = system
-    return R_cw, t_cw, points, np.linalg.inv(H_points)
+    return R_cw, t_cw, points, np.moveaxis(_inverses(H_points), 2, 0)
 
 
 def _linearize(R_cw, t_cw, points, bundle: Bundle, slot: np.ndarray):
-    """Robust cost and normal equations: blocks of views, of points, and between them."""
-    points_cam = _points_in_views(R_cw, t_cw, points, bundle)
-    x, J_point = project(points_cam)
-    residual = (bundle.observed - x) / bundle.sigma[:, None]
-    squared = np.einsum("oi,oi->o", residual, residual)
-    weight = _cauchy(squared) * (points_cam[:, 2] > MIN_DEPTH)
-    cost = float(np.log1p(squared / CAUCHY_SIGMAS**2).sum())
-    root = (np.sqrt(weight) / bundle.sigma)[:, None, None]
-    residual = residual * np.sqrt(weight)[:, None]
-    J_point = J_point * root
+    """Robust cost and normal equations: blocks of views, of points, and between them.
 
-    count, views = len(points), int(slot.max(initial=-1)) + 1
-    H_points = np.zeros((count, 3, 3))
-    g_points = np.zeros((count, 3))
-    H_views = np.zeros((views, 6, 6))
-    g_views = np.zeros((views, 6))
-    cross = np.zeros((count, views, 6, 3))
-    for view, k in enumerate(slot):
-        mine = np.flatnonzero(bundle.view == view)
-        seen, r = bundle.point[mine], residual[mine]
-        J_world = J_point[mine] @ R_cw[view]
-        transposed = np.ascontiguousarray(J_world.transpose(0, 2, 1))
-        # A view sees a point once, so that nothing is added twice.
-        H_points[seen] += transposed @ J_world
-        g_points[seen] += (transposed @ r[:, :, None])[:, :, 0]
-        if k < 0:
-            continue
-        J = _pose_jacobian(J_point[mine], points_cam[mine])
-        rows = J.reshape(-1, 6)
-        H_views[k] = rows.T @ rows
-        g_views[k] = r.ravel() @ rows
-        cross[seen, k] = J.transpose(0, 2, 1) @ J_world
-    scale = np.trace(H_points, axis1=1, axis2=2)[:, None, None]
-    H_points += (1e-9 * scale + 1e-12) * np.eye(3)
+    Observations, points and views come last in all arrays, as numpy is fast along long rows:
+    H_views (6, 6, views), g_views (6, views), H_points (3, 3, points), g_points (3, points) and
+    cross (3, 6, views, points).
+    """
+    X, Y, Z = _points_in_views(R_cw, t_cw, points, bundle).T
+    z = np.maximum(Z, MIN_DEPTH)
+    x, y = X / z, Y / z
+    residual = (bundle.observed.T - (x, y)) / bundle.sigma
+    squared = (residual**2).sum(axis=0)
+    root = np.sqrt(_cauchy(squared) * (Z > MIN_DEPTH))
+    cost = float(np.log1p(squared / CAUCHY_SIGMAS**2).sum())
+    residual *= root
+    scale = root / (bundle.sigma * z)
+    one, zero = np.ones_like(x), np.zeros_like(x)
+    by_view = scale * np.array(
+        [[-x * Y, Z + x * X, -Y, one, zero, -x], [-y * Y - Z, y * X, X, zero, one, -y]]
+    )
+    R = np.moveaxis(R_cw[bundle.view], 0, 2)
+    by_point = scale * np.array([R[0] - x * R[2], R[1] - y * R[2]])
+
+    def sums(rows: np.ndarray) -> np.ndarray:
+        """Sums over the observations of each point."""
+        flat = rows.reshape(-1, rows.shape[-1])
+        added = [np.bincount(bundle.point, row, minlength=len(points)) for row in flat]
+        return np.reshape(added, (*rows.shape[:-1], len(points)))
+
+    H_points = sums((by_point[:, :, None] * by_point[:, None]).sum(axis=0))
+    g_points = sums((by_point * residual[:, None]).sum(axis=0))
+    trace = np.einsum("iim->m", H_points)
+    H_points += (1e-9 * trace + 1e-12) * np.eye(3)[:, :, None]
+
+    views = int(slot.max(initial=-1)) + 1
+    H_views, g_views = np.zeros((6, 6, views)), np.zeros((6, views))
+    cross = np.zeros((3, 6, views, len(points)))
+    ends = np.searchsorted(bundle.view, np.arange(len(slot) + 1))
+    for view in np.flatnonzero(slot >= 0):
+        mine = slice(ends[view], ends[view + 1])
+        J, J_point = by_view[:, :, mine], by_point[:, :, mine]
+        rows = np.hstack([*J])
+        H_views[:, :, slot[view]] = rows @ rows.T
+        g_views[:, slot[view]] = rows @ residual[:, mine].ravel()
+        # A view sees a point once, so that nothing is overwritten.
+        product = (J_point[:, :, None] * J[:, None]).sum(axis=0)
+        cross[:, :, slot[view], bundle.point[mine]] = product
     return cost, (H_views, g_views, H_points, g_points, cross)
 
 
 def _solve(H_views, g_views, H_points, g_points, cross, damping):
-    views, count = len(H_views), len(H_points)
-    eye3 = np.eye(3)
-    diagonal = np.einsum("mii->mi", H_points)[:, :, None] * eye3
-    inverse = np.linalg.inv(H_points + damping * diagonal)
-    if views == 0:
-        return np.empty((0, 6)), np.einsum("mij,mj->mi", inverse, g_points)
-    flat = cross.reshape(count, 6 * views, 3)
-    reduced = flat @ inverse
-    S = np.zeros((6 * views, 6 * views))
-    for k in range(views):
-        block = slice(6 * k, 6 * k + 6)
-        S[block, block] = H_views[k] + damping * np.diag(np.diag(H_views[k]))
-    to_rows = (1, 0, 2)
-    S -= reduced.transpose(to_rows).reshape(6 * views, -1) @ (
-        flat.transpose(to_rows).reshape(6 * views, -1).T
-    )
-    g = g_views.ravel() - np.einsum("mai,mi->a", reduced, g_points)
-    S += 1e-12 * np.trace(S) / len(S) * np.eye(len(S))
-    step_views = np.linalg.solve(S, g)
-    back = g_points - np.einsum("mai,a->mi", flat, step_views)
-    return step_views.reshape(views, 6), np.einsum("mij,mj->mi", inverse, back)
+    """Steps of the views (views, 6) and of the points (points, 3)."""
+    views = g_views.shape[1]
+    eye3, eye6 = np.eye(3)[:, :, None], np.eye(6)[:, :, None]
+    inverses = _inverses(H_points * (1 + damping * eye3))
+    step_views = np.empty(0)
+    if views:
+        cross = cross.reshape(3, 6 * views, -1)
+        reduced = [(cross * inverses[i, :, None]).sum(axis=0) for i in range(3)]
+        S = np.zeros((6, views, 6, views))
+        k = np.arange(views)
+        S[:, k, :, k] = np.moveaxis(H_views * (1 + damping * eye6), 2, 0)
+        S = S.reshape(6 * views, -1) - sum(a @ b.T for a, b in zip(reduced, cross, strict=True))
+        S += 1e-12 * np.trace(S) / len(S) * np.eye(len(S))
+        g = g_views.ravel() - sum(a @ b for a, b in zip(reduced, g_points, strict=True))
+        step_views = np.linalg.solve(S, g)
+        g_points = g_points - step_views @ cross
+    return step_views.reshape(6, views).T, (inverses * g_points).sum(axis=1).T
+
+
+def _inverses(symmetric: np.ndarray) -> np.ndarray:
+    """Of (3, 3, N) matrices, by cofactors."""
+    (a, b, c), (_, d, e), (_, _, f) = symmetric
+    A, B, C = d * f - e**2, c * e - b * f, b * e - c * d
+    D, E, F = a * f - c**2, b * c - a * e, a * d - b**2
+    return np.array([[A, B, C], [B, D, E], [C, E, F]]) / (a * A + b * B + c * C)
