@@ -20,6 +20,7 @@ from lgc_ros.errors import ConfigError
 from lgc_ros.export import onnx_model
 from lgc_ros.fused import FusedNetwork, GraphedNetwork
 from lgc_ros.network import COORDINATES, CorrespondenceNetwork
+from lgc_ros.torch_threads import one_thread
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +40,7 @@ class Engine:
 
 
 def torch_engine(network: CorrespondenceNetwork, info: ModelInfo, device: str) -> Engine:
-    """torch: needs nothing else; half precision on a GPU, one thread on a CPU.
-
-    With more threads it would be faster alone, but they spin at hundreds of barriers, and where
-    another process takes one of the cores that costs a hundred times what it gains.
-    """
+    """torch: needs nothing else; half precision on a GPU, one thread on a CPU."""
     chosen = choose_device(device)
     if info.network.context != "cn":
         network = network.to(chosen)
@@ -51,7 +48,7 @@ def torch_engine(network: CorrespondenceNetwork, info: ModelInfo, device: str) -
     elif chosen.type == "cuda":
         run = GraphedNetwork(network, chosen)
     else:
-        run = _single_threaded(FusedNetwork(network))
+        run = one_thread()(FusedNetwork(network).__call__)
     return Engine("torch", str(chosen), lambda rows: run(torch.from_numpy(rows)).cpu().numpy())
 
 
@@ -150,18 +147,6 @@ def fastest_engine(info: ModelInfo, device: str = AUTO) -> tuple[str, str]:
     if missing:
         return "torch", f"openvino would be faster, but {' and '.join(missing)} is not installed"
     return "openvino", "the fastest on a CPU"
-
-
-def _single_threaded(run: Callable[[torch.Tensor], torch.Tensor]) -> Callable:
-    def alone(rows: torch.Tensor) -> torch.Tensor:
-        allowed = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            return run(rows)
-        finally:
-            torch.set_num_threads(allowed)
-
-    return alone
 
 
 def _onnxruntime(

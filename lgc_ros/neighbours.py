@@ -9,6 +9,8 @@ from time import perf_counter
 import numpy as np
 import torch
 
+from lgc_ros.torch_threads import one_thread
+
 # Entries of the distance matrix held at once: 1 MB, which stays in the cache until its minima are
 # found.
 BLOCK_ENTRIES = 1 << 18
@@ -31,7 +33,8 @@ def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     smallest, column_smallest = np.empty(rows), np.full(columns, np.inf)
     for start in range(0, rows, _block_rows(columns)):
         block = slice(start, min(start + _block_rows(columns), rows))
-        values = compare(block)
+        with one_thread():
+            values = compare(block)
         row = np.arange(len(values))
         nearest[block] = values.argmin(axis=1)
         smallest[block] = values[row, nearest[block]]
@@ -114,7 +117,8 @@ def bytes_are_fast() -> bool:
             times.append(perf_counter() - start)
         return 1e3 * min(times)
 
-    in_bytes, in_floats = map(fastest_ms, products)
+    with one_thread():
+        in_bytes, in_floats = map(fastest_ms, products)
     return in_bytes < in_floats
 
 
