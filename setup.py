@@ -66,6 +66,7 @@ setup(
     ],
     # Lower bounds admit what apt brings on Ubuntu 24.04, so that pip replaces none of it.
     install_requires=[
+        "numba>=0.59",
         "numpy>=1.26",
         "poselib>=2.0.4",
         "PyYAML>=6.0",
