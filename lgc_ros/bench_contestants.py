@@ -93,7 +93,7 @@ def filters(device: str) -> Contestants:
     rows = rows.astype(np.float32)
     plain, tensor = PlainNetwork(network), torch.from_numpy(rows[:FULL].T[None].copy())
     engines = {"default": make_engine("auto", network, info, device)}
-    for name in ("torch", *MODULES):
+    for name in ("numba", "torch", *MODULES):
         if not missing_modules(name):
             engines[name] = make_engine(name, network, info, device)
     contestants = {

@@ -47,7 +47,7 @@ def examine() -> Iterator[Finding]:
         ("rosbags", "pip install 'lgc_ros[bags]' to read and write bags without ROS"),
         ("h5py", "pip install 'lgc_ros[features]' for stored features"),
         ("onnxruntime", "pip install 'lgc_ros[onnx]' for learned keypoints"),
-        ("openvino", "pip install 'lgc_ros[openvino]' for the fastest filter on a CPU"),
+        ("openvino", "pip install 'lgc_ros[openvino]' for filter engine openvino"),
     ):
         yield _module(name, remedy, required=False)
 
@@ -129,7 +129,7 @@ def _engines() -> Finding:
         from lgc_ros.engines import MODULES, fastest_engine, missing_modules
 
         name, reason = fastest_engine(load_checkpoint(shipped_models()[0])[1])
-        there = [engine for engine in ("torch", *MODULES) if not missing_modules(engine)]
+        there = [engine for engine in ("numba", "torch", *MODULES) if not missing_modules(engine)]
         return Finding("filter engines", OK, f"{', '.join(there)}; auto is {name}: {reason}")
 
     return _checked("filter engines", look)

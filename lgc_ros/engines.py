@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from lgc_ros.checkpoint import ModelInfo
+from lgc_ros.compiled import CompiledNetwork
 from lgc_ros.errors import ConfigError
 from lgc_ros.export import onnx_model
 from lgc_ros.fused import FusedNetwork, GraphedNetwork
@@ -37,6 +38,15 @@ class Engine:
     name: str
     device: str
     run: Callable[[np.ndarray], np.ndarray]
+
+
+def numba_engine(network: CorrespondenceNetwork, info: ModelInfo, device: str) -> Engine:
+    """The network compiled for this processor; the first start takes seconds to do so."""
+    if info.network.context != "cn":
+        raise ConfigError(
+            f"engine numba does not know context {info.network.context!r}: use engine torch"
+        )
+    return Engine("numba", "cpu", CompiledNetwork(network, torch.get_num_threads()))
 
 
 def torch_engine(network: CorrespondenceNetwork, info: ModelInfo, device: str) -> Engine:
@@ -105,6 +115,7 @@ def openvino_engine(network: CorrespondenceNetwork, info: ModelInfo, device: str
 
 
 ENGINES: dict[str, Callable[[CorrespondenceNetwork, ModelInfo, str], Engine]] = {
+    "numba": numba_engine,
     "torch": torch_engine,
     "onnxruntime": onnxruntime_engine,
     "tensorrt": tensorrt_engine,
@@ -143,10 +154,7 @@ def fastest_engine(info: ModelInfo, device: str = AUTO) -> tuple[str, str]:
         return "torch", "there is a GPU"
     if not missing_modules("onnxruntime") and _cuda_provider(device):
         return "onnxruntime", "it finds a GPU that this build of torch does not"
-    missing = missing_modules("openvino")
-    if missing:
-        return "torch", f"openvino would be faster, but {' and '.join(missing)} is not installed"
-    return "openvino", "the fastest on a CPU"
+    return "numba", "the fastest on a CPU"
 
 
 def _onnxruntime(

@@ -9,6 +9,7 @@ import torch
 from scenes import as_correspondences, random_scene
 
 from lgc_ros.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
+from lgc_ros.compiled import CompiledNetwork
 from lgc_ros.engines import choose_device, make_engine, missing_modules
 from lgc_ros.errors import ConfigError
 from lgc_ros.features import make_extractor
@@ -19,7 +20,7 @@ from lgc_ros.network import CorrespondenceNetwork, NetworkConfig
 from lgc_ros.side import network_inputs
 from lgc_ros.sources import open_source
 
-CPU_ENGINES = ("torch", "onnxruntime", "openvino")
+CPU_ENGINES = ("numba", "torch", "onnxruntime", "openvino")
 COUNTS = (1, 8, 500, 2000, 4000)
 
 
@@ -39,6 +40,11 @@ def engine(request, trained):
 def rows_of(count, network, seed=0):
     rng = np.random.default_rng(seed)
     return rng.uniform(-0.6, 0.6, (count, 4 + network.config.side)).astype(np.float32)
+
+
+def compiled(network):
+    run = CompiledNetwork(network)
+    return lambda rows: torch.from_numpy(run(rows.numpy()))
 
 
 def reference(network, rows):
@@ -77,16 +83,18 @@ def test_matches_that_are_all_alike_have_no_spread_and_finite_scores(engine, tra
     assert logits == pytest.approx(reference(trained[0], rows), abs=2e-4)
 
 
-def test_channels_of_any_gain_are_reproduced():
+@pytest.mark.parametrize("fast", [lambda n: FusedNetwork(n).__call__, compiled])
+@pytest.mark.parametrize("width", [16, 21])
+def test_channels_of_any_gain_and_number_are_reproduced(fast, width):
     torch.manual_seed(0)
-    network = CorrespondenceNetwork(NetworkConfig(blocks=3, width=16)).eval()
+    network = CorrespondenceNetwork(NetworkConfig(blocks=3, width=width)).eval()
     with torch.no_grad():
         for layer in network.perceptrons():
             layer.norm.weight.normal_()
             layer.norm.bias.normal_()
             layer.norm.weight[:2] = torch.tensor([0.0, -1.0])
     rows = rows_of(400, network)
-    logits = FusedNetwork(network)(torch.from_numpy(rows)).numpy()
+    logits = fast(network)(torch.from_numpy(rows)).numpy()
     assert logits == pytest.approx(reference(network, rows), abs=1e-4)
 
 
@@ -142,20 +150,15 @@ def test_the_same_matches_are_kept_on_real_pairs(engine, trained, real_pairs):
         assert np.array_equal(logits > info.keep_above, expected > info.keep_above)
 
 
-def test_auto_takes_openvino_where_it_is_installed_and_says_so(trained, caplog):
-    if missing_modules("openvino"):
-        pytest.skip("openvino not installed")
-    with caplog.at_level(logging.INFO):
-        assert make_engine("auto", *trained, device="cpu").name == "openvino"
-    assert "runs on openvino" in caplog.text
-
-
-def test_auto_takes_torch_where_nothing_else_is_installed(trained, monkeypatch, caplog):
-    for module in ("openvino", "onnxruntime"):
+@pytest.mark.parametrize("missing", [(), ("openvino", "onnxruntime")])
+def test_auto_takes_numba_on_a_cpu_whatever_else_is_installed(
+    missing, trained, monkeypatch, caplog
+):
+    for module in missing:
         monkeypatch.setitem(sys.modules, module, None)
     with caplog.at_level(logging.INFO):
-        assert make_engine("auto", *trained, device="cpu").name == "torch"
-    assert "openvino would be faster" in caplog.text
+        assert make_engine("auto", *trained, device="cpu").name == "numba"
+    assert "runs on numba: the fastest on a CPU" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "extra"), [("openvino", "openvino"), ("onnxruntime", "onnx")])
@@ -192,6 +195,8 @@ def test_networks_without_context_normalization_run_on_torch(tmp_path):
     assert engine.name == "torch"
     rows = rows_of(50, network)
     assert engine.run(rows) == pytest.approx(reference(network, rows), abs=1e-5)
+    with pytest.raises(ConfigError, match="context 'pointnet': use engine torch"):
+        make_engine("numba", network, info, "cpu")
 
 
 def test_auto_takes_the_gpu_if_there_is_one():
