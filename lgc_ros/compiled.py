@@ -10,6 +10,8 @@ once per layer, where several threads share the panels.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Lock
 
 import numpy as np
 from llvmlite import binding, ir
@@ -55,44 +57,48 @@ class CompiledNetwork:
         output = array(network.output.weight)[0]
         # What a bias of the input adds to all matches is normalized away but in the output.
         output_bias = array(network.output.bias)[0] + output @ array(network.input.bias)
-        self._parameters = (
-            _packed(_padded(entry, width)),
+        self._parameters = {
+            "entry": _packed(_padded(entry, width)),
             # The first product is of channels that are products of a few coordinates: one does.
-            _packed(_padded(weights[0] @ entry, width)),
-            np.stack([_packed(_padded(weight, width, width)) for weight in weights[1:]]),
-            np.stack([_padded(array(p.norm.weight), width) for p in layers]),
-            np.stack([_padded(array(p.norm.bias), width) for p in layers]),
-            layers[0].norm.eps,
-            _padded(output, width),
-            np.float32(output_bias),
-        )
+            "first": _packed(_padded(weights[0] @ entry, width)),
+            "weights": np.stack([_packed(_padded(w, width, width)) for w in weights[1:]]),
+            "gain": np.stack([_padded(array(p.norm.weight), width) for p in layers]),
+            "offset": np.stack([_padded(array(p.norm.bias), width) for p in layers]),
+            "eps": layers[0].norm.eps,
+            "output": _padded(output, width),
+            "output_bias": np.float32(output_bias),
+        }
         self._layers, self._width, self._threads = len(layers), width, threads
         self._products = self._sums = np.empty((0, width, COLUMNS), np.float32)
+        self._one_at_a_time = Lock()
         self._helpers = ThreadPoolExecutor(max(1, threads - 1), "filter")
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """(N,) logits of inputs (N, 4 + side)."""
         rows = np.array(inputs, np.float32, order="C")
-        panels = -(-len(rows) // COLUMNS)
-        if panels > len(self._sums):
-            shape = panels, self._width, COLUMNS
-            self._products, self._sums = np.empty(shape, np.float32), np.empty(shape, np.float32)
-        parts = max(1, min(self._threads, panels // FEWEST_PANELS))
         logits = np.empty(len(rows), np.float32)
-        arguments = (
-            parts,
-            rows,
-            *self._parameters,
-            self._products,
-            self._sums,
-            np.empty((self._layers, parts, self._width, 2)),
-            np.zeros(1, np.int64),
-            logits,
-        )
-        others = [self._helpers.submit(_run_part, part, *arguments) for part in range(1, parts)]
-        _run_part(0, *arguments)
-        for other in others:
-            other.result()
+        panels = -(-len(rows) // COLUMNS)
+        parts = max(1, min(self._threads, panels // FEWEST_PANELS))
+        moments = np.empty((self._layers, parts, self._width, 2))
+        with self._one_at_a_time:
+            if panels > len(self._sums):
+                shape = panels, self._width, COLUMNS
+                self._products, self._sums = (np.empty(shape, np.float32) for _ in range(2))
+            run = partial(
+                _run_part,
+                parts=parts,
+                rows=rows,
+                **self._parameters,
+                products=self._products,
+                sums=self._sums,
+                moments=moments,
+                arrived=np.zeros(1, np.int64),
+                logits=logits,
+            )
+            others = [self._helpers.submit(run, part) for part in range(1, parts)]
+            run(0)
+            for other in others:
+                other.result()
         return logits
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -62,6 +63,14 @@ def test_the_same_threads_give_the_same_bytes(network):
     run, rows = CompiledNetwork(network, 2), rows_of(2000, network)
     first = run(rows)
     assert all(run(rows).tobytes() == first.tobytes() for _ in range(20))
+
+
+def test_pairs_of_several_threads_do_not_mix(network):
+    run, pairs = CompiledNetwork(network, 3), [rows_of(count, network) for count in (600, 900)]
+    alone = [run(pair) for pair in pairs]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(run, pairs * 20))
+    assert all(np.array_equal(*both) for both in zip(together, alone * 20, strict=True))
 
 
 def test_rows_need_not_be_contiguous_nor_writable(network):
