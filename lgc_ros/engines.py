@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from lgc_ros.checkpoint import ModelInfo
-from lgc_ros.compiled import CompiledNetwork
+from lgc_ros.compiled_network import CompiledNetwork
 from lgc_ros.errors import ConfigError
 from lgc_ros.export import onnx_model
 from lgc_ros.fused import FusedNetwork, GraphedNetwork

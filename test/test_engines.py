@@ -9,7 +9,7 @@ import torch
 from scenes import as_correspondences, random_scene
 
 from lgc_ros.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
-from lgc_ros.compiled import CompiledNetwork
+from lgc_ros.compiled_network import CompiledNetwork
 from lgc_ros.engines import choose_device, make_engine, missing_modules
 from lgc_ros.errors import ConfigError
 from lgc_ros.features import make_extractor
