@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from lgc_ros.bundle import Bundle, adjust_bundle, bundle_distances
 from lgc_ros.camera import Camera
 from lgc_ros.covariance import rescaled
 from lgc_ros.features import Features
 from lgc_ros.geometry import triangulate_angular
-from lgc_ros.refinement import Bundle, adjust_bundle, bundle_distances, project
+from lgc_ros.refinement import project
 
 NONE = -1
 # A landmark's depth must be known to this part of itself; below, it is taken for a direction.
