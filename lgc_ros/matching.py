@@ -9,7 +9,7 @@ import numpy as np
 from lgc_ros.camera import Camera
 from lgc_ros.errors import MatchError
 from lgc_ros.features import Features
-from lgc_ros.neighbours import nearest_two
+from lgc_ros.neighbours import differing_bits, nearest_two
 
 MIN_SIZE_PX = 0.1  # of a keypoint, so that files with size 0 do not spoil a logarithm
 
@@ -147,6 +147,6 @@ def _check_comparable(features0: Features, features1: Features) -> None:
 def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Row by row distances, without the rounding that the product of `match` has."""
     if a.dtype == np.uint8:
-        return np.unpackbits(a ^ b, axis=1).sum(axis=1, dtype=np.float32)
+        return differing_bits(a, b)
     difference = a - b
     return np.sqrt(np.einsum("ij,ij->i", difference, difference))

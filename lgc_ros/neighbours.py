@@ -1,4 +1,4 @@
-"""Nearest neighbours of descriptors, exactly, as the smallest entries of matrix products."""
+"""Nearest neighbours of descriptors, exactly: all distances, and the smallest of them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from time import perf_counter
 
 import numpy as np
 import torch
+from numba.extending import intrinsic
 
+from lgc_ros.compiled import compiled
 from lgc_ros.torch_threads import one_thread
 
 # Entries of the distance matrix held at once: 1 MB, which stays in the cache until its minima are
 # found.
 BLOCK_ENTRIES = 1 << 18
 TRIAL_SIZE, TRIALS = 256, 5
+WORDS = 8  # of 32 bits, whose differing bits are counted at a time
+FAR = np.int32(np.iinfo(np.int32).max)
 
 Comparison = Callable[[slice], np.ndarray]
 """Of some rows of one side, a matrix that orders as their distances to all rows of the other."""
@@ -27,7 +31,9 @@ def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     neighbour has no nearer one; of equally near rows only the first is, so that mutual ones are
     one to one. A single row of `b` is the second nearest, too.
     """
-    compare = _hamming(a, b) if a.dtype == np.uint8 else _euclidean(a, b)
+    if a.dtype == np.uint8:
+        return _nearest_two_by_bits(_as_words(a), np.ascontiguousarray(_as_words(b).T))
+    compare = _euclidean(a, b)
     rows, columns = len(a), len(b)
     nearest, second = np.empty(rows, np.int64), np.zeros(rows, np.int64)
     smallest, column_smallest = np.empty(rows), np.full(columns, np.inf)
@@ -70,13 +76,67 @@ def _euclidean(a: np.ndarray, b: np.ndarray) -> Comparison:
     )
 
 
-def _hamming(a: np.ndarray, b: np.ndarray) -> Comparison:
-    """With bits as 1 and -1, every bit that differs adds 1 to -ab, and every equal one takes 1."""
-    signs_a, signs_b = (2 * np.unpackbits(side, axis=1).view(np.int8) - 1 for side in (a, b))
-    if bytes_are_fast():
-        product = _product_of_bytes(-signs_a, signs_b)
-        return lambda block: product(block).numpy()
-    return _product(-signs_a.astype(np.float32), signs_b.astype(np.float32))
+@intrinsic
+def _popcount(typing_context, word):
+    """Bits set in an integer: an instruction that takes many words at a time on some CPUs."""
+    return word(word), lambda context, builder, signature, words: builder.ctpop(words[0])
+
+
+@compiled
+def _nearest_two_by_bits(a, b):
+    """As `nearest_two`, of the rows of `a` (N, W) and the columns of `b` (W, M) by Hamming."""
+    rows, columns = len(a), b.shape[1]
+    nearest, second, mutual = (
+        np.empty(rows, np.int64),
+        np.empty(rows, np.int64),
+        np.zeros(rows, np.bool_),
+    )
+    # Distance, and column below it: all different, and the smallest tells both.
+    keys, smallest, column_smallest = (
+        np.empty(columns, np.int32),
+        np.empty(rows, np.int32),
+        np.full(columns, FAR),
+    )
+    for i in range(rows):
+        for j in range(columns):
+            keys[j] = j
+        for start in range(0, len(b), WORDS):
+            for j in range(columns):
+                differing = np.uint32(0)
+                for w in range(WORDS):
+                    differing = np.uint32(differing + _popcount(a[i, start + w] ^ b[start + w, j]))
+                keys[j] += np.int32(differing * columns)
+        first = next_one = FAR
+        for j in range(columns):
+            first = min(first, keys[j])
+            column_smallest[j] = min(column_smallest[j], keys[j])
+        for j in range(columns):
+            next_one = min(next_one, keys[j] if keys[j] != first else FAR)
+        nearest[i], second[i], smallest[i] = first % columns, next_one % columns, first
+    taken = np.zeros(columns, np.bool_)
+    for i in range(rows):
+        j = nearest[i]
+        if smallest[i] == column_smallest[j] and not taken[j]:
+            mutual[i] = taken[j] = True
+    return nearest, second, mutual
+
+
+@compiled
+def differing_bits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(N,) float32 Hamming distances, row by row, of bits packed as uint8."""
+    distance = np.empty(len(a), np.float32)
+    for i in range(len(a)):
+        count = 0
+        for k in range(a.shape[1]):
+            count += _popcount(a[i, k] ^ b[i, k])
+        distance[i] = count
+    return distance
+
+
+def _as_words(bits: np.ndarray) -> np.ndarray:
+    """Rows of bytes as rows of 32-bit words, with zeros at the end."""
+    missing = -bits.shape[1] % (4 * WORDS)
+    return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, missing)))).view(np.uint32)
 
 
 def _as_bytes(descriptors: np.ndarray) -> np.ndarray | None:
