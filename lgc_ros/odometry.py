@@ -51,8 +51,10 @@ TRACKED = (OK, NO_MOTION, ROTATION_ONLY)
 # Landmarks that make a pose: fewer leave too much to chance.
 MIN_LANDMARKS = 15
 PNP_THRESHOLD_PX = 4.0
-# Samples drawn at least; wrong landmarks are few, and where they are not, more are drawn.
-PNP_SAMPLES = 100
+# Samples drawn at least; wrong landmarks are few, and where they are not, more are drawn. What
+# the best one gives is refined a little here, and thoroughly afterwards.
+PNP_SAMPLES = 20
+PNP_REFINEMENTS = 5
 # From frame to frame nearly all that the filter trusts is right.
 FILTERED_SAMPLES = 100
 # Share of the matches that must agree on a pose of two views.
@@ -448,7 +450,11 @@ class VisualOdometry:
                 "min_iterations": PNP_SAMPLES,
                 "seed": self.options.seed,
             },
-            {"loss_type": "CAUCHY", "loss_scale": self.options.sigma_px},
+            {
+                "loss_type": "CAUCHY",
+                "loss_scale": self.options.sigma_px,
+                "max_iterations": PNP_REFINEMENTS,
+            },
         )
         needed = max(MIN_LANDMARKS, MIN_LANDMARK_SHARE * len(known))
         if info["num_inliers"] < needed:
