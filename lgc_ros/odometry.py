@@ -457,7 +457,7 @@ class VisualOdometry:
             },
         )
         needed = max(MIN_LANDMARKS, MIN_LANDMARK_SHARE * len(known))
-        if info["num_inliers"] < needed:
+        if info["num_inliers"] < MIN_LANDMARKS:
             return None
         refined = refine_pose(
             pose.R, pose.t, points, x, self.map.sigma(view.camera), self.map.covariances[ids]
