@@ -82,6 +82,8 @@ MIN_INITIAL_SHARE = 1 / 3
 INITIAL_SIGMA = 0.02
 # Landmarks in common that carry the scale over to a new beginning.
 MIN_COMMON_LANDMARKS = 5
+# Matches that no filter has seen make landmarks within this part of the inlier threshold.
+HAND_OVER_SHARE = 0.5
 # An older keyframe takes the place of a new one if it is this much nearer than the current one.
 RETURN_DISTANCE = 0.6
 RETURN_TURN_DEG = 15.0
@@ -575,7 +577,7 @@ class VisualOdometry:
         keyframe.landmark[track.index1[used]] = reference.landmark[track.index0[used]]
         self.map.add_keyframe(keyframe, keep=reference)
         self.map.triangulate(reference, keyframe, track.index0, track.index1)
-        self._connect(keyframe, reference, clock)
+        self._connect(keyframe, reference)
         self.map.adjust(
             self.options.window, self.options.window_fixed, self.options.window_iterations
         )
@@ -585,31 +587,40 @@ class VisualOdometry:
         clock.lap("map")
         return keyframe
 
-    def _connect(self, keyframe: Keyframe, reference: Keyframe, clock: _Clock) -> None:
+    def _connect(self, keyframe: Keyframe, reference: Keyframe) -> None:
         """Match a new keyframe to one more that sees its landmarks: longer, stiffer tracks."""
         for shared, other in self.map.covisible(keyframe.landmark):
             if other is keyframe or other is reference:
                 continue
             if shared < MIN_LANDMARKS:
                 return
-            matches, rejected = self._match(keyframe.view, other, clock)
-            # The two may have drifted apart, which these matches shall mend.
-            result = self.decide.agree(
-                rejected, *_relative_pose(other, keyframe), threshold_px=PNP_THRESHOLD_PX
-            )
-            track = _make_track(keyframe.view, other, matches, result)
-            ids = other.landmark[track.index0]
-            fresh = (ids >= 0) & (keyframe.landmark[track.index1] < 0)
-            fresh &= ~np.isin(ids, keyframe.landmark[keyframe.landmark >= 0])
-            points_cam = self.map.points[ids] @ keyframe.R_cw.T + keyframe.t_cw
-            with np.errstate(all="ignore"):
-                offset = points_cam[:, :2] / points_cam[:, 2:] - keyframe.view.x[track.index1]
-            fresh &= (points_cam[:, 2] > 0) & (
-                np.linalg.norm(offset, axis=1) < PNP_THRESHOLD_PX / keyframe.view.camera.focal
-            )
-            keyframe.landmark[track.index1[fresh]] = ids[fresh]
-            self.map.triangulate(other, keyframe, track.index0, track.index1)
+            self._hand_over(other, keyframe)
             return
+
+    def _hand_over(self, other: Keyframe, keyframe: Keyframe) -> None:
+        """Landmarks of another keyframe, and new ones, for what the two see in common.
+
+        Their poses are known, and tell right matches from wrong ones. The two may have drifted
+        apart, which landmarks in common shall mend; new ones come from close matches only.
+        """
+        matches = match(other.view.features, keyframe.view.features)
+        index0, index1 = matches.index0[matches.mutual], matches.index1[matches.mutual]
+        x0, x1 = other.view.x[index0], keyframe.view.x[index1]
+        pixel = 1 / keyframe.view.camera.focal
+        ids = other.landmark[index0]
+        fresh = (ids >= 0) & (keyframe.landmark[index1] < 0)
+        fresh &= ~np.isin(ids, keyframe.landmark[keyframe.landmark >= 0])
+        points_cam = self.map.points[ids] @ keyframe.R_cw.T + keyframe.t_cw
+        with np.errstate(all="ignore"):
+            offset = points_cam[:, :2] / points_cam[:, 2:] - x1
+        fresh &= (points_cam[:, 2] > 0) & (
+            np.linalg.norm(offset, axis=1) < PNP_THRESHOLD_PX * pixel
+        )
+        keyframe.landmark[index1[fresh]] = ids[fresh]
+        E_10 = essential_from_pose(*_relative_pose(other, keyframe))
+        close = HAND_OVER_SHARE * self.options.threshold_px * pixel
+        close = sampson_distance(E_10, x0, x1) < close**2
+        self.map.triangulate(other, keyframe, index0[close], index1[close])
 
     def _correct_scale(
         self, keyframe: Keyframe, previous: Keyframe, frame: Frame, about: np.ndarray
