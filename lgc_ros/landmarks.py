@@ -171,23 +171,19 @@ class LandmarkMap:
         seen = self._seen_by(free, views)
         slot = np.full(len(self.points) + 1, NONE)
         slot[seen] = np.arange(len(seen))
-        view, keypoint, point = [], [], []
-        for k, keyframe in enumerate(views):
-            index = np.flatnonzero(slot[keyframe.landmark] >= 0)
-            view.append(np.full(len(index), k))
-            keypoint.append(index)
-            point.append(slot[keyframe.landmark[index]])
-        view, keypoint, point = map(np.concatenate, (view, keypoint, point))
-        sizes = np.array([self.sigma(k.view.camera) for k in views])
+        keypoint = [np.flatnonzero(slot[k.landmark] >= 0) for k in views]
+        counts = [len(index) for index in keypoint]
+        sizes = [self.sigma(k.view.camera) for k in views]
+        shown = list(zip(views, keypoint, strict=True))
         bundle = Bundle(
             R_cw=np.array([k.R_cw for k in views]),
             t_cw=np.array([k.t_cw for k in views]),
             fixed=np.arange(len(views)) >= len(free),
             points=self.points[seen],
-            view=view,
-            point=point,
-            observed=np.concatenate([k.view.x[keypoint[view == i]] for i, k in enumerate(views)]),
-            sigma=sizes[view],
+            view=np.repeat(np.arange(len(views)), counts),
+            point=np.concatenate([slot[k.landmark[index]] for k, index in shown]),
+            observed=np.concatenate([k.view.x[index] for k, index in shown]),
+            sigma=np.repeat(sizes, counts),
         )
         R_cw, t_cw, points, covariances = adjust_bundle(bundle, iterations)
         moved = replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points)
@@ -199,19 +195,21 @@ class LandmarkMap:
         self.points[seen], self.covariances[seen] = points, covariances
         if floating:
             self.rescale(factor, fixed[-1].centre)
-        wrong = bundle_distances(moved) > OUTLIER_SIGMAS
-        for k, keyframe in enumerate(views):
-            keyframe.landmark[keypoint[wrong & (view == k)]] = NONE
+        wrong, ends = bundle_distances(moved) > OUTLIER_SIGMAS, np.cumsum(counts)[:-1]
+        for (keyframe, index), off in zip(shown, np.split(wrong, ends), strict=True):
+            keyframe.landmark[index[off]] = NONE
 
     def _seen_by(self, some: list[Keyframe], twice: list[Keyframe] | None = None) -> np.ndarray:
         """Ids of landmarks that one of some keyframes sees, and, if asked, two of others."""
-        ids = np.concatenate([k.landmark for k in some])
-        seen = np.unique(ids[ids >= 0])
-        if twice is None:
-            return seen
-        ids = np.concatenate([k.landmark for k in twice])
-        counts = np.bincount(ids[ids >= 0], minlength=len(self.points))
-        return seen[counts[seen] >= 2]
+        seen = self._views_of(some) >= 1
+        if twice is not None:
+            seen &= self._views_of(twice) >= 2
+        return np.flatnonzero(seen)
+
+    def _views_of(self, keyframes: list[Keyframe]) -> np.ndarray:
+        """How many of these keyframes see each landmark."""
+        ids = np.concatenate([k.landmark for k in keyframes])
+        return np.bincount(ids[ids >= 0], minlength=len(self.points))
 
     def move(self, R_cw: np.ndarray, t_cw: np.ndarray, camera: Keyframe) -> None:
         """Move the world as a whole so that a camera of it gets this pose."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from lgc_ros.camera import Camera
+from lgc_ros.compiled import compiled
 from lgc_ros.errors import MatchError
 from lgc_ros.features import Features
 from lgc_ros.neighbours import differing_bits, nearest_two
@@ -133,6 +134,22 @@ def one_to_one(correspondences: Correspondences, scores: np.ndarray) -> np.ndarr
     mask = np.zeros(len(correspondences), dtype=bool)
     mask[order] = True
     return mask
+
+
+def nearest_rows(matches: Matches, chosen: np.ndarray) -> np.ndarray:
+    """Rows of the chosen matches; of those that share a keypoint of image 1 the nearest."""
+    return _nearest_rows(matches.index1, matches.distance, chosen)
+
+
+@compiled
+def _nearest_rows(index1, distance, chosen):
+    nearest = np.full(index1.max() + 1 if len(index1) else 0, -1)
+    for row in range(len(index1)):
+        if chosen[row]:
+            rival = nearest[index1[row]]
+            if rival < 0 or distance[row] < distance[rival]:
+                nearest[index1[row]] = row
+    return np.sort(nearest[nearest >= 0])
 
 
 def _check_comparable(features0: Features, features1: Features) -> None:

@@ -135,8 +135,10 @@ def differing_bits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _as_words(bits: np.ndarray) -> np.ndarray:
     """Rows of bytes as rows of 32-bit words, with zeros at the end."""
-    missing = -bits.shape[1] % (4 * WORDS)
-    return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, missing)))).view(np.uint32)
+    count, width = bits.shape
+    words = np.zeros((count, -(-width // (4 * WORDS)) * WORDS), np.uint32)
+    words.view(np.uint8)[:, :width] = bits
+    return words
 
 
 def _as_bytes(descriptors: np.ndarray) -> np.ndarray | None:

@@ -29,7 +29,7 @@ from lgc_ros.geometry import (
     sampson_distance,
 )
 from lgc_ros.landmarks import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
-from lgc_ros.matching import Matches, correspond, match
+from lgc_ros.matching import Matches, correspond, match, nearest_rows
 from lgc_ros.methods import parse_method
 from lgc_ros.refinement import fit_rotation, refine_pose
 from lgc_ros.scale import ScaleEstimator, ScaleEvidence, ScaleOptions
@@ -960,7 +960,7 @@ def _check(frame: Frame) -> None:
 def _make_track(
     view: View, reference: Keyframe, matches: Matches, result: TwoViewResult
 ) -> _Track:
-    rows, kept = (_one_to_one(matches, chosen) for chosen in (result.inliers, result.kept))
+    rows, kept = (nearest_rows(matches, chosen) for chosen in (result.inliers, result.kept))
     index1 = matches.index1[kept]
     sight = Sight(matches.index0[kept], index1, view.x[index1])
     return _Track(reference, result, matches.index0[rows], matches.index1[rows], rows, sight)
@@ -969,14 +969,6 @@ def _make_track(
 def _usual_parallax_deg(R_10: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> float:
     """What enough of the matches show: far points have no parallax, however far one goes."""
     return float(np.quantile(parallax_deg(R_10, x0, x1), 1 - MIN_INITIAL_SHARE))
-
-
-def _one_to_one(matches: Matches, chosen: np.ndarray) -> np.ndarray:
-    """Rows of the chosen matches; of those that share a keypoint the nearest in appearance."""
-    rows = np.flatnonzero(chosen)
-    rows = rows[np.argsort(matches.distance[rows], kind="stable")]
-    _, first = np.unique(matches.index1[rows], return_index=True)
-    return np.sort(rows[first])
 
 
 def _relative_pose(

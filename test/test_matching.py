@@ -10,7 +10,15 @@ from lgc_ros import neighbours
 from lgc_ros.camera import Camera
 from lgc_ros.errors import MatchError
 from lgc_ros.features import Features, make_extractor
-from lgc_ros.matching import Correspondences, Matches, correspond, match, one_to_one, ratio_test
+from lgc_ros.matching import (
+    Correspondences,
+    Matches,
+    correspond,
+    match,
+    nearest_rows,
+    one_to_one,
+    ratio_test,
+)
 from lgc_ros.sources.synthetic import SyntheticSource
 
 K = np.array([[500.0, 0, 320], [0, 500, 240], [0, 0, 1]])
@@ -238,3 +246,17 @@ def test_one_to_one_leaves_no_point_shared(seed):
     chosen = c.subset(one_to_one(c, rng.random(30)))
     for points in (chosen.p0, chosen.p1):
         assert len(np.unique(points, axis=0)) == len(points)
+
+
+@given(st.integers(0, 10_000))
+def test_of_chosen_matches_that_share_a_keypoint_the_nearest_is_left(seed):
+    rng = np.random.default_rng(seed)
+    index1, distance = rng.integers(0, 8, 20), rng.integers(0, 5, 20).astype(np.float32)
+    matches = Matches(np.arange(20), index1, distance, distance, np.ones(20, bool))
+    chosen = rng.random(20) < 0.7
+    rows = nearest_rows(matches, chosen)
+    expected = [
+        min(np.flatnonzero(chosen & (index1 == j)), key=lambda row: distance[row])
+        for j in np.unique(index1[chosen])
+    ]
+    np.testing.assert_array_equal(rows, np.sort(expected))
