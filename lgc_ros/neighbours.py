@@ -20,8 +20,8 @@ TRIAL_SIZE, TRIALS = 256, 5
 WORDS = 8  # of 32 bits, whose differing bits are counted at a time
 FAR = np.int32(np.iinfo(np.int32).max)
 
-Comparison = Callable[[slice], np.ndarray]
-"""Of some rows of one side, a matrix that orders as their distances to all rows of the other."""
+Product = Callable[[slice], np.ndarray]
+"""Of some rows of one side with all rows of the other."""
 
 
 def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -33,19 +33,20 @@ def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     """
     if a.dtype == np.uint8:
         return _nearest_two_by_bits(_as_words(a), np.ascontiguousarray(_as_words(b).T))
-    compare = _euclidean(a, b)
+    product, squares_a, squares_b = _products(a, b)
     rows, columns = len(a), len(b)
     nearest, second = np.empty(rows, np.int64), np.zeros(rows, np.int64)
-    smallest, column_smallest = np.empty(rows), np.full(columns, np.inf)
+    far = _largest(squares_a.dtype)
+    smallest, column_smallest = (np.full(n, far, squares_a.dtype) for n in (rows, columns))
     for start in range(0, rows, _block_rows(columns)):
         block = slice(start, min(start + _block_rows(columns), rows))
         with one_thread():
-            values = compare(block)
+            values = product(block)
+        _complete(values, squares_a[block], squares_b, column_smallest)
         row = np.arange(len(values))
         nearest[block] = values.argmin(axis=1)
         smallest[block] = values[row, nearest[block]]
-        np.minimum(column_smallest, values.min(axis=0), out=column_smallest)
-        values[row, nearest[block]] = _largest(values.dtype)
+        values[row, nearest[block]] = far
         second[block] = values.argmin(axis=1)
     mutual = np.zeros(rows, bool)
     candidates = np.flatnonzero(smallest == column_smallest[nearest])
@@ -53,27 +54,25 @@ def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     return nearest, second, mutual
 
 
-def _euclidean(a: np.ndarray, b: np.ndarray) -> Comparison:
-    """Squared distances |a|² + |b|² - 2ab, exact for the small integers of SIFT's descriptors."""
+def _products(a: np.ndarray, b: np.ndarray) -> tuple[Product, np.ndarray, np.ndarray]:
+    """What multiplies rows of `a` by all rows of `b`, and the squared norms of either side.
+
+    Integers of SIFT's descriptors are exact as floats, too.
+    """
     bytes_a, bytes_b = _as_bytes(a), _as_bytes(b)
     if bytes_a is not None and bytes_b is not None and bytes_are_fast():
-        squares_a, squares_b = (
-            torch.from_numpy(np.square(side, dtype=np.int32).sum(axis=1, dtype=np.int32))
-            for side in (bytes_a, bytes_b)
-        )
-        product = _product_of_bytes(bytes_a, bytes_b)
+        squares = (np.square(side, dtype=np.int32) for side in (bytes_a, bytes_b))
+        return _product_of_bytes(bytes_a, bytes_b), *(q.sum(1, dtype=np.int32) for q in squares)
+    return _product(a, b), *(np.square(side).sum(axis=1) for side in (a, b))
 
-        def compare(block: slice) -> np.ndarray:
-            values = product(block)
-            torch.sub(squares_b, values, alpha=2, out=values)
-            return values.add_(squares_a[block, None]).numpy()
 
-        return compare
-    squares_a, squares_b = (np.square(side).sum(axis=1, keepdims=True) for side in (a, b))
-    return _product(
-        np.hstack([-2 * a, squares_a, np.ones_like(squares_a)]),
-        np.hstack([b, np.ones_like(squares_b), squares_b]),
-    )
+@compiled
+def _complete(values, squares_a, squares_b, column_smallest):
+    """Make squared distances |a|² + |b|² - 2ab of products, and find those nearest to each b."""
+    for i in range(len(values)):
+        for j in range(values.shape[1]):
+            values[i, j] = squares_a[i] + squares_b[j] - 2 * values[i, j]
+            column_smallest[j] = min(column_smallest[j], values[i, j])
 
 
 @intrinsic
@@ -148,15 +147,20 @@ def _as_bytes(descriptors: np.ndarray) -> np.ndarray | None:
     return (rounded ^ 128).view(np.int8) if np.array_equal(rounded, descriptors) else None
 
 
-def _product(a: np.ndarray, b: np.ndarray) -> Comparison:
+def _product(a: np.ndarray, b: np.ndarray) -> Product:
     memory = np.empty((min(len(a), _block_rows(len(b))), len(b)), a.dtype)
     return lambda block: np.matmul(a[block], b.T, out=memory[: block.stop - block.start])
 
 
-def _product_of_bytes(a: np.ndarray, b: np.ndarray) -> Callable[[slice], torch.Tensor]:
+def _product_of_bytes(a: np.ndarray, b: np.ndarray) -> Product:
     left, right = torch.from_numpy(a), torch.from_numpy(np.ascontiguousarray(b.T))
     memory = torch.empty((min(len(a), _block_rows(len(b))), len(b)), dtype=torch.int32)
-    return lambda block: torch._int_mm(left[block], right, out=memory[: block.stop - block.start])
+
+    def product(block: slice) -> np.ndarray:
+        rows = memory[: block.stop - block.start]
+        return torch._int_mm(left[block], right, out=rows).numpy()
+
+    return product
 
 
 @cache
@@ -171,7 +175,7 @@ def bytes_are_fast() -> bool:
     square = np.ones((TRIAL_SIZE, TRIAL_SIZE), np.int8)
     products = _product_of_bytes(square, square), _product(*2 * [square.astype(np.float32)])
 
-    def least_s(product: Callable[[slice], object]) -> float:
+    def least_s(product: Product) -> float:
         times = []
         for _ in range(TRIALS):
             start = perf_counter()
