@@ -15,6 +15,7 @@ from lgc_ros.refinement import (
     MIN_DEPTH,
     in_view,
     pose_derivative,
+    refine_pose,
     rotation_from_vector,
 )
 
@@ -51,6 +52,17 @@ def bundle_distances(bundle: Bundle) -> np.ndarray:
     """(O,) reprojection errors in standard deviations; infinite behind a camera."""
     b = bundle
     return _distances(b.R_cw, b.t_cw, b.points, b.view, b.point, b.observed, b.sigma)
+
+
+def warm_up() -> None:
+    """Refine a pose and a bundle of nothing much: compiled now, no frame waits for it later."""
+    points, one = np.array([[0.0, 0.0, 1.0]]), np.ones(1)
+    nowhere, here = np.zeros(1, np.int64), np.zeros((1, 3))
+    seen = np.zeros((1, 2))
+    bundle = Bundle(np.eye(3)[None], here, np.zeros(1, bool), points, nowhere, nowhere, seen, one)
+    adjust_bundle(bundle, 1)
+    bundle_distances(bundle)
+    refine_pose(np.eye(3), here[0], points, seen, 1.0)
 
 
 def adjust_bundle(

@@ -18,6 +18,7 @@ import numpy as np
 import poselib
 
 from lgc_ros import covariance
+from lgc_ros.bundle import warm_up
 from lgc_ros.errors import CameraError, ConfigError, LgcError
 from lgc_ros.estimators import EstimatorOptions
 from lgc_ros.features import Extractor, Features, make_extractor
@@ -230,6 +231,7 @@ class VisualOdometry:
         samples = o.max_iterations or (FILTERED_SAMPLES if parse_method(o.method).filter else None)
         estimator = EstimatorOptions(o.threshold_px, max_iterations=samples, seed=o.seed)
         self.decide = Decider(o.method, o.features, o.model, o.device, estimator, o.engine)
+        warm_up()
         self.reset()
 
     @property

@@ -111,6 +111,8 @@ def refine_pose(
     """
     # Turning about the centre moves no point's distance from it: v = 0 in the camera's frame.
     free = slice(0, 3) if hold_centre else slice(0, 6)
+    # By rows, as the loops take them; PoseLib's are by columns.
+    R_cw, t_cw = np.array(R_cw, order="C"), np.array(t_cw)
     centre = -R_cw.T @ t_cw
     if point_covariances is None:
         point_covariances = np.zeros((len(points), 3, 3))

@@ -71,7 +71,7 @@ def motion_covariance(
         sign = np.sign(np.einsum("ij,ij->i", homogeneous(x1), homogeneous(x0) @ E_10.T))
         return sign * np.sqrt(sampson_distance(E_10, x0, x1)) / sigma
 
-    steps = DIFFERENCE * basis.T
+    steps = DIFFERENCE * np.ascontiguousarray(basis.T)
     J = np.array([(distance(step) - distance(-step)) / (2 * DIFFERENCE) for step in steps]).T
     excess = residual_scale(distance(np.zeros(6)) ** 2, MEDIAN_OF_ONE)
     return excess * basis @ np.linalg.inv(J.T @ J) @ basis.T
