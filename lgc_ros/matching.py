@@ -138,18 +138,22 @@ def one_to_one(correspondences: Correspondences, scores: np.ndarray) -> np.ndarr
 
 def nearest_rows(matches: Matches, chosen: np.ndarray) -> np.ndarray:
     """Rows of the chosen matches; of those that share a keypoint of image 1 the nearest."""
-    return _nearest_rows(matches.index1, matches.distance, chosen)
+    nearest = np.full(matches.index1.max(initial=-1) + 1, -1)
+    return np.flatnonzero(_are_nearest(matches.index1, matches.distance, chosen, nearest))
 
 
 @compiled
-def _nearest_rows(index1, distance, chosen):
-    nearest = np.full(index1.max() + 1 if len(index1) else 0, -1)
+def _are_nearest(index1, distance, chosen, nearest):
+    """Mask of the nearest of the chosen; `nearest` is for their rows, and has none yet."""
+    mask = np.zeros(len(index1), np.bool_)
     for row in range(len(index1)):
-        if chosen[row]:
-            rival = nearest[index1[row]]
-            if rival < 0 or distance[row] < distance[rival]:
-                nearest[index1[row]] = row
-    return np.sort(nearest[nearest >= 0])
+        rival = nearest[index1[row]]
+        if chosen[row] and (rival < 0 or distance[row] < distance[rival]):
+            mask[row] = True
+            if rival >= 0:
+                mask[rival] = False
+            nearest[index1[row]] = row
+    return mask
 
 
 def _check_comparable(features0: Features, features1: Features) -> None:
