@@ -673,16 +673,19 @@ class VisualOdometry:
             pose = self._turned(track, R_10, reference.centre, hidden_rad, sigma_position)
             return self._turn(view, track, pose, status, "", clock)
         threshold = self.options.threshold_px / focal
-        motion, clear = find_motion(
-            reference.view.x, self._sights, track.sight, pose.R_10, pose.t_10, threshold
-        )
+        # Before the reference is given up, with the way since then, less will do.
+        needed_deg = self.options.init_parallax_deg / (2 if self._matches_run_thin(track) else 1)
+        motion, clear = Motion(pose.R_10, pose.t_10, 0.0), False
+        # As long as parallax is far too little, it does not matter which motion it is of.
+        if _usual_parallax_deg(pose.R_10, x0, x1) > needed_deg / 2:
+            motion, clear = find_motion(
+                reference.view.x, self._sights, track.sight, pose.R_10, pose.t_10, threshold
+            )
         self._remember(track.sight)
         x0 = reference.view.x[track.sight.index0]
         agree = motion.agrees(x0, track.sight.x, threshold)
         parallax = _usual_parallax_deg(motion.R_10, x0[agree], track.sight.x[agree])
         status = DEGENERATE if self._initialized else INITIALIZING
-        # Before the reference is given up, with the way since then, less will do.
-        needed_deg = self.options.init_parallax_deg / (2 if self._matches_run_thin(track) else 1)
         if parallax < needed_deg:
             message = f"parallax of {parallax:.2f} degrees is too little for landmarks"
         elif not clear:
