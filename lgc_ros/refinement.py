@@ -198,8 +198,19 @@ def fit_rotation(
     for _ in range(iterations):
         U, _, Vt = np.linalg.svd((b * weight[:, None]).T @ a)
         R_10 = U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt
-        angle = np.linalg.norm(np.cross(a @ R_10.T, b), axis=1)
+        angle = _sines(R_10, a, b)
         # Start from a loss as wide as the residuals are and end at the noise.
         scale = max(sigma, float(np.median(angle)))
         weight = _cauchy((angle / scale) ** 2)
     return R_10, np.arcsin(np.minimum(angle, 1.0))
+
+
+@compiled
+def _sines(R_10, a, b):
+    """(N,) sines of the angles between rays b and the turned rays a, all of unit length."""
+    sines, nowhere = np.empty(len(a)), np.zeros(3)
+    for n in range(len(a)):
+        x, y, z = in_view(R_10, nowhere, a[n])
+        X, Y, Z = b[n, 0], b[n, 1], b[n, 2]
+        sines[n] = np.sqrt((y * Z - z * Y) ** 2 + (z * X - x * Z) ** 2 + (x * Y - y * X) ** 2)
+    return sines

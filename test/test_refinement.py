@@ -5,7 +5,7 @@ import pytest
 from transforms3d.axangles import axangle2mat
 
 from lgc_ros.geometry import rotation_error_deg
-from lgc_ros.refinement import CAUCHY_SIGMAS, refine_pose, rotation_from_vector
+from lgc_ros.refinement import CAUCHY_SIGMAS, fit_rotation, refine_pose, rotation_from_vector
 
 SIGMA = 1e-3
 
@@ -93,3 +93,18 @@ def test_a_rotation_is_about_its_vector_by_its_length(angle):
     axis = np.array([2.0, -1.0, 2.0]) / 3
     expected = axangle2mat(axis, angle)
     np.testing.assert_allclose(rotation_from_vector(angle * axis), expected, atol=1e-15)
+
+
+def test_a_rotation_is_fitted_among_wrong_matches_and_leaves_the_parallax():
+    rng = np.random.default_rng(2)
+    rays0 = rng.uniform([-0.5, -0.5, 1], [0.5, 0.5, 1], (200, 3))
+    R_10 = axangle2mat([0.2, 1, 0.1], 0.3)
+    rays1 = rays0 @ R_10.T
+    x0, x1 = rays0[:, :2], rays1[:, :2] / rays1[:, 2:]
+    x1[:40] += rng.uniform(-0.5, 0.5, (40, 2))
+    found, left_rad = fit_rotation(x0, x1, SIGMA)
+    np.testing.assert_allclose(found, R_10, atol=1e-4)
+    seen = np.column_stack([x1, np.ones(200)])
+    cosine = (seen * rays1).sum(axis=1)
+    cosine /= np.linalg.norm(seen, axis=1) * np.linalg.norm(rays1, axis=1)
+    np.testing.assert_allclose(left_rad, np.arccos(np.minimum(cosine, 1)), atol=2e-4)
