@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lgc_ros.bundle import Bundle, adjust_bundle, bundle_distances
+from lgc_ros.bundle import Bundle, adjust_bundle, bundle_distances, observed_noise
 from lgc_ros.camera import Camera
 from lgc_ros.covariance import rescaled
 from lgc_ros.features import Features
@@ -22,6 +22,8 @@ MAX_DEPTH_SIGMA = 0.3
 # Reprojection errors beyond this many standard deviations are wrong matches. It is many because a
 # rolling shutter or an imperfect calibration moves right ones, too, all of a region together.
 OUTLIER_SIGMAS = 8.0
+# Standard deviations of keypoints, in pixels, that a measurement is believed up to and down to.
+MIN_SIGMA_PX, MAX_SIGMA_PX = 0.05, 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,9 @@ class LandmarkMap:
     """Keyframes in order of insertion and their landmarks.
 
     Args:
-        sigma_px: standard deviation of a keypoint's coordinate.
+        sigma_px: standard deviation of a keypoint's coordinate, until the first adjustment
+            measures it: a sharp camera has a third of what a blurred one has, and only against
+            their own noise are wrong matches told from right ones.
         max_keyframes: the oldest ones beyond are forgotten, so that memory stays bounded.
     """
 
@@ -153,7 +157,8 @@ class LandmarkMap:
         """Refine the newest keyframe, those most covisible with it, and all they see.
 
         Other keyframes that see the same landmarks hold the window in place. Where there are not
-        two of them, the oldest of the window stays, and so does its distance to the next.
+        two of them, the oldest of the window stays, and so does its distance to the farthest: the
+        way so far keeps its length, though its first step was known worst.
         """
         newest = self.keyframes[-1]
         ranked = self.covisible(newest.landmark)
@@ -187,17 +192,24 @@ class LandmarkMap:
         )
         R_cw, t_cw, points, covariances = adjust_bundle(bundle, iterations)
         moved = replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points)
+        origin = fixed[-1].centre
+        reach, farthest = max((np.linalg.norm(k.centre - origin), i) for i, k in enumerate(free))
         for k, keyframe in enumerate(free):
-            before = np.linalg.norm(keyframe.centre - fixed[-1].centre)
             keyframe.R_cw, keyframe.t_cw = R_cw[k], t_cw[k]
-            if k == 0:
-                factor = before / np.linalg.norm(keyframe.centre - fixed[-1].centre)
         self.points[seen], self.covariances[seen] = points, covariances
         if floating:
-            self.rescale(factor, fixed[-1].centre)
-        wrong, ends = bundle_distances(moved) > OUTLIER_SIGMAS, np.cumsum(counts)[:-1]
-        for (keyframe, index), off in zip(shown, np.split(wrong, ends), strict=True):
+            self.rescale(reach / np.linalg.norm(free[farthest].centre - origin), origin)
+        distances, ends = bundle_distances(moved), np.cumsum(counts)[:-1]
+        wrong = np.split(distances > OUTLIER_SIGMAS, ends)
+        for (keyframe, index), off in zip(shown, wrong, strict=True):
             keyframe.landmark[index[off]] = NONE
+        self._believe(self._sigma_px * observed_noise(distances, bundle.point))
+
+    def _believe(self, sigma_px: float) -> None:
+        """Let keypoints have this standard deviation, and landmarks the uncertainty it means."""
+        sigma_px = float(np.clip(sigma_px, MIN_SIGMA_PX, MAX_SIGMA_PX))
+        self.covariances *= (sigma_px / self._sigma_px) ** 2
+        self._sigma_px = sigma_px
 
     def _seen_by(self, some: list[Keyframe], twice: list[Keyframe] | None = None) -> np.ndarray:
         """Ids of landmarks that one of some keyframes sees, and, if asked, two of others."""

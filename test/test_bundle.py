@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lgc_ros.bundle import Bundle, adjust_bundle, bundle_distances
+from lgc_ros.bundle import Bundle, adjust_bundle, bundle_distances, observed_noise
 from lgc_ros.refinement import CAUCHY_SIGMAS, rotation_from_vector
 
 SIGMA = 1e-3
@@ -117,3 +117,13 @@ def test_points_of_a_bundle_scatter_as_their_covariances_say():
         error = points - truth.points
         squares.append(np.einsum("ni,nij,nj->n", error, np.linalg.inv(covariances), error))
     assert np.mean(squares) == pytest.approx(3, rel=0.25)
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])
+def test_a_bundle_tells_the_noise_of_its_observations_in_spite_of_wrong_ones(factor):
+    rng = np.random.default_rng(6)
+    bundle = bundle_of(rng, points=300, noise=factor * SIGMA)
+    bundle.observed[::50] += 0.1
+    R_cw, t_cw, points, _ = adjust_bundle(bundle, 30)
+    distances = bundle_distances(replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points))
+    assert observed_noise(distances, bundle.point) == pytest.approx(factor, rel=0.15)
