@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 from rich import box
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -26,7 +25,7 @@ from rich.table import Table
 
 import lgc_ros
 from lgc_ros import cli_ros, cli_run
-from lgc_ros.cli_errors import explained_errors, stderr
+from lgc_ros.cli_errors import ConsoleHandler, explained_errors, stderr
 from lgc_ros.errors import LgcError
 
 app = typer.Typer(
@@ -81,9 +80,8 @@ def _common(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what is done.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
-    handler = RichHandler(console=stderr, show_path=False, show_time=False)
     level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(message)s", handlers=[handler], force=True)
+    logging.basicConfig(level=level, format="%(message)s", handlers=[ConsoleHandler()], force=True)
     if version:
         typer.echo(f"lgc_ros {lgc_ros.__version__}")
         raise typer.Exit

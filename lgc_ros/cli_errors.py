@@ -1,7 +1,8 @@
-"""How the commands end when something is wrong that a user can solve: no traceback, a remedy."""
+"""How commands say that something is wrong: a remedy instead of a traceback."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,19 @@ def explained_errors() -> Iterator[None]:
         sys.exit(INTERRUPTED)
 
 
+class ConsoleHandler(logging.Handler):
+    """Shows what is logged as errors are shown, above a progress bar if there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        style = "yellow" if record.levelno >= logging.WARNING else "dim"
+        _say(style, record.levelname.lower(), self.format(record))
+
+
 def _end(message: str) -> None:
-    stderr.print("[bold red]error:[/]", escape(message), highlight=False)
+    _say("bold red", "error", message)
     sys.exit(1)
+
+
+def _say(style: str, kind: str, message: str) -> None:
+    # Lines are left to the terminal: broken here, paths could not be copied or searched for.
+    stderr.print(f"[{style}]{kind}:[/]", escape(message), highlight=False, soft_wrap=True)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from lgc_ros.cli_errors import stderr
 from lgc_ros.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from lgc_ros.sources import Source
 
 stdout = Console()
-stderr = Console(stderr=True)
 
 RESULTS = Path("results")
 
