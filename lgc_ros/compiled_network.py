@@ -14,21 +14,21 @@ from functools import partial
 from threading import Lock
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from lgc_ros.compiled import compiled
 from lgc_ros.network import CorrespondenceNetwork
+from lgc_ros.vectors import INT64, Vectors, arrays, processor_has, tile_of_products
 
 
 def _tile_shape() -> tuple[int, int, int]:
     """Floats per vector, vectors per row and rows of a tile: what the registers hold of sums."""
-    features = binding.get_host_cpu_features()
-    if features.get("avx512f"):
+    if processor_has("avx512f"):
         return 16, 3, 8
-    if features.get("avx"):
+    if processor_has("avx"):
         return 8, 3, 4
     return 4, 3, 8
 
@@ -269,91 +269,41 @@ def _meet(arrived, all_arrived):
             _give_way()
 
 
-def _arrays(context, builder, kinds, values) -> list:
-    """Arrays as code that is being generated sees them."""
-    pairs = zip(kinds, values, strict=True)
-    return [context.make_array(kind)(context, builder, value) for kind, value in pairs]
-
-
 @intrinsic
 def _multiply_tile(typing, tile, weights, panel, out, centre, counts, sums, squares):
-    """ROWS rows of weights @ panel, all in vector registers, and their moments about `centre`.
-
-    Compilers do not find this by themselves: the sums of a tile must stay in registers over the
-    whole depth of the product, and each vector of the panel serves all rows.
-    """
+    """ROWS rows of weights @ panel, and their moments about `centre` while still in registers."""
     signature = types.void(tile, weights, panel, out, centre, counts, sums, squares)
 
     def generate(context, builder, signature, arguments):
-        real, int32, int64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
-        vector = ir.VectorType(real, LANES)
-        nothing, zeros = ir.Constant(vector, ir.Undefined), ir.Constant(vector, [0.0] * LANES)
-        same_lane = ir.Constant(ir.VectorType(int32, LANES), [0] * LANES)
-
-        def vector_at(base, index):
-            return builder.bitcast(builder.gep(base, [index]), vector.as_pointer())
-
-        def load(base, index):
-            return builder.load(vector_at(base, index), align=4)
-
-        def store(value, base, index):
-            builder.store(value, vector_at(base, index), align=4)
-
-        def repeated(base, index):
-            value = builder.load(builder.gep(base, [index]))
-            value = builder.insert_element(nothing, value, int32(0))
-            return builder.shuffle_vector(value, nothing, same_lane)
+        vectors = Vectors(builder, ir.FloatType(), LANES)
 
         def multiply_add(a, b, c):
             contract = ("contract",)
             return builder.fadd(builder.fmul(a, b, flags=contract), c, flags=contract)
 
-        tile, *arrays = arguments
-        made = _arrays(context, builder, signature.args[1:], arrays)
+        tile, *values = arguments
+        made = arrays(context, builder, signature.args[1:], values)
         weights, panel, out, centre, counts, sums, squares = (array.data for array in made)
         depth = builder.extract_value(made[0].shape, 1)
-        row = builder.mul(tile, int64(ROWS))
+        row = builder.mul(tile, INT64(ROWS))
         weights = builder.gep(weights, [builder.mul(row, depth)])
-        out = builder.gep(out, [builder.mul(row, int64(COLUMNS))])
+        out = builder.gep(out, [builder.mul(row, INT64(COLUMNS))])
         centre = builder.gep(centre, [row])
         sums, squares = (
-            builder.gep(base, [builder.mul(row, int64(LANES))]) for base in (sums, squares)
+            builder.gep(base, [builder.mul(row, INT64(LANES))]) for base in (sums, squares)
         )
-
-        before = builder.block
-        loop, after = builder.append_basic_block("loop"), builder.append_basic_block("after")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        k = builder.phi(int64)
-        totals = [[builder.phi(vector) for _ in range(VECTORS)] for _ in range(ROWS)]
-        at_panel, at_weights = builder.mul(k, int64(COLUMNS)), builder.mul(k, int64(ROWS))
-        values = [load(panel, builder.add(at_panel, int64(v * LANES))) for v in range(VECTORS)]
-        grown = []
+        product = tile_of_products(vectors, (ROWS, VECTORS), weights, panel, depth, multiply_add)
+        present = [vectors.load(counts, INT64(v * LANES)) for v in range(VECTORS)]
         for r in range(ROWS):
-            weight = repeated(weights, builder.add(at_weights, int64(r)))
-            pairs = zip(values, totals[r], strict=True)
-            grown.append([multiply_add(weight, value, total) for value, total in pairs])
-        next_k = builder.add(k, int64(1))
-        k.add_incoming(int64(0), before)
-        k.add_incoming(next_k, loop)
-        for old_row, new_row in zip(totals, grown, strict=True):
-            for old, new in zip(old_row, new_row, strict=True):
-                old.add_incoming(zeros, before)
-                old.add_incoming(new, loop)
-        builder.cbranch(builder.icmp_signed("<", next_k, depth), loop, after)
-
-        builder.position_at_end(after)
-        present = [load(counts, int64(v * LANES)) for v in range(VECTORS)]
-        for r in range(ROWS):
-            middle, lanes = repeated(centre, int64(r)), int64(r * LANES)
-            added, squared = load(sums, lanes), load(squares, lanes)
+            middle, lanes = vectors.repeated(centre, INT64(r)), INT64(r * LANES)
+            added, squared = vectors.load(sums, lanes), vectors.load(squares, lanes)
             for v in range(VECTORS):
-                store(grown[r][v], out, int64(r * COLUMNS + v * LANES))
-                apart = builder.fmul(builder.fsub(grown[r][v], middle), present[v])
+                vectors.store(product[r][v], out, INT64(r * COLUMNS + v * LANES))
+                apart = builder.fmul(builder.fsub(product[r][v], middle), present[v])
                 added = builder.fadd(added, apart)
                 squared = multiply_add(apart, apart, squared)
-            store(added, sums, lanes)
-            store(squared, squares, lanes)
+            vectors.store(added, sums, lanes)
+            vectors.store(squared, squares, lanes)
         return context.get_dummy_value()
 
     return signature, generate
@@ -364,8 +314,8 @@ def _count_up(typing, counter):
     """Add one to counter[0], whoever else does."""
 
     def generate(context, builder, signature, arguments):
-        (array,) = _arrays(context, builder, signature.args, arguments)
-        builder.atomic_rmw("add", array.data, ir.IntType(64)(1), "seq_cst")
+        (array,) = arrays(context, builder, signature.args, arguments)
+        builder.atomic_rmw("add", array.data, INT64(1), "seq_cst")
         return context.get_dummy_value()
 
     return types.void(counter), generate
@@ -376,7 +326,7 @@ def _count(typing, counter):
     """counter[0] as it is now."""
 
     def generate(context, builder, signature, arguments):
-        (array,) = _arrays(context, builder, signature.args, arguments)
+        (array,) = arrays(context, builder, signature.args, arguments)
         return builder.load_atomic(array.data, "acquire", 8)
 
     return types.int64(counter), generate

@@ -8,20 +8,26 @@ from time import perf_counter
 
 import numpy as np
 import torch
+from llvmlite import ir
+from numba import types
 from numba.extending import intrinsic
 
 from lgc_ros.compiled import compiled
 from lgc_ros.torch_threads import one_thread
+from lgc_ros.vectors import INT32, INT64, Vectors, arrays, processor_has, tile_of_products
 
 # Entries of the distance matrix held at once: 1 MB, which stays in the cache until its minima are
 # found.
 BLOCK_ENTRIES = 1 << 18
 TRIAL_SIZE, TRIALS = 256, 5
+# A tile of a product of pairs of 16-bit numbers, eight to a vector of AVX2: what registers hold.
+ROWS, LANES, VECTORS = 4, 8, 2
+COLUMNS = LANES * VECTORS
 WORDS = 8  # of 32 bits, whose differing bits are counted at a time
 FAR = np.int32(np.iinfo(np.int32).max)
 
 Product = Callable[[slice], np.ndarray]
-"""Of some rows of one side with all rows of the other."""
+"""Of some rows of one side with all rows of the other; further columns may follow."""
 
 
 def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -34,7 +40,7 @@ def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     if a.dtype == np.uint8:
         return _nearest_two_by_bits(_as_words(a), np.ascontiguousarray(_as_words(b).T))
     product, squares_a, squares_b = _products(a, b)
-    rows, columns = len(a), len(b)
+    rows, columns = len(a), len(squares_b)
     nearest, second = np.empty(rows, np.int64), np.zeros(rows, np.int64)
     far = _largest(squares_a.dtype)
     smallest, column_smallest = (np.full(n, far, squares_a.dtype) for n in (rows, columns))
@@ -51,19 +57,25 @@ def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     mutual = np.zeros(rows, bool)
     candidates = np.flatnonzero(smallest == column_smallest[nearest])
     mutual[candidates[np.unique(nearest[candidates], return_index=True)[1]]] = True
-    return nearest, second, mutual
+    return nearest, np.minimum(second, len(b) - 1), mutual
 
 
 def _products(a: np.ndarray, b: np.ndarray) -> tuple[Product, np.ndarray, np.ndarray]:
     """What multiplies rows of `a` by all rows of `b`, and the squared norms of either side.
 
-    Integers of SIFT's descriptors are exact as floats, too.
+    Integers of SIFT's descriptors are exact as floats, too. Where a product has further columns,
+    the norms keep them from being near.
     """
     bytes_a, bytes_b = _as_bytes(a), _as_bytes(b)
-    if bytes_a is not None and bytes_b is not None and bytes_are_fast():
-        squares = (np.square(side, dtype=np.int32) for side in (bytes_a, bytes_b))
-        return _product_of_bytes(bytes_a, bytes_b), *(q.sum(1, dtype=np.int32) for q in squares)
-    return _product(a, b), *(np.square(side).sum(axis=1) for side in (a, b))
+    multiplied = fastest_product()
+    if bytes_a is None or bytes_b is None or multiplied is _product:
+        return _product(a, b), *(np.square(side).sum(axis=1) for side in (a, b))
+    product = multiplied(bytes_a, bytes_b)
+    squares_a, squares_b = (
+        np.square(side, dtype=np.int32).sum(1, dtype=np.int32) for side in (bytes_a, bytes_b)
+    )
+    further = product(slice(0, 0)).shape[1] - len(b)
+    return product, squares_a, np.pad(squares_b, (0, further), constant_values=FAR // 2)
 
 
 @compiled
@@ -163,33 +175,104 @@ def _product_of_bytes(a: np.ndarray, b: np.ndarray) -> Product:
     return product
 
 
+def _product_of_shorts(a: np.ndarray, b: np.ndarray) -> Product:
+    left, right = _packed(a, ROWS), _packed(b, COLUMNS)
+    rows = min(len(left), -(-_block_rows(len(b)) // ROWS))
+    memory = np.empty((rows * ROWS, len(right) * COLUMNS), np.int32)
+
+    def product(block: slice) -> np.ndarray:
+        tiles = left[block.start // ROWS : -(-block.stop // ROWS)]
+        _multiply_pairs(tiles, right, memory)
+        return memory[: block.stop - block.start]
+
+    return product
+
+
+def _packed(rows: np.ndarray, height: int) -> np.ndarray:
+    """(N, D) numbers as pairs of 16 bits (tiles, D / 2, height): in the order that tiles take."""
+    count, depth = rows.shape
+    tiles, pairs = -(-count // height), -(-depth // 2)
+    padded = np.zeros((tiles * height, 2 * pairs), np.int16)
+    padded[:count, :depth] = rows
+    return np.ascontiguousarray(
+        padded.view(np.int32).reshape(tiles, height, pairs).transpose(0, 2, 1)
+    )
+
+
+@compiled
+def _multiply_pairs(left, right, out):
+    for panel in range(len(right)):
+        for tile in range(len(left)):
+            _multiply_tile(tile, panel, left, right, out)
+
+
+@intrinsic
+def _multiply_tile(typing, tile, panel, left, right, out):
+    """Products of ROWS rows of the left side with COLUMNS of the right."""
+
+    def generate(context, builder, signature, arguments):
+        vectors = Vectors(builder, INT32, LANES)
+        shorts = ir.VectorType(ir.IntType(16), 2 * LANES)
+        kind = ir.FunctionType(vectors.kind, [shorts, shorts])
+        multiply = builder.module.declare_intrinsic("llvm.x86.avx2.pmadd.wd", (), kind)
+
+        def multiply_add(a, b, c):
+            a, b = (builder.bitcast(pairs, shorts) for pairs in (a, b))
+            return builder.add(builder.call(multiply, [a, b]), c)
+
+        tile, panel, *values = arguments
+        left, right, out = arrays(context, builder, signature.args[2:], values)
+        depth = builder.extract_value(left.shape, 1)
+        width = builder.extract_value(out.shape, 1)
+        row, column = builder.mul(tile, INT64(ROWS)), builder.mul(panel, INT64(COLUMNS))
+        left = builder.gep(left.data, [builder.mul(row, depth)])
+        right = builder.gep(right.data, [builder.mul(column, depth)])
+        at = builder.add(builder.mul(row, width), column)
+        shape = ROWS, VECTORS
+        for values in tile_of_products(vectors, shape, left, right, depth, multiply_add):
+            for v, value in enumerate(values):
+                vectors.store(value, out.data, builder.add(at, INT64(v * LANES)))
+            at = builder.add(at, width)
+        return context.get_dummy_value()
+
+    return types.void(tile, panel, left, right, out), generate
+
+
+def products_of_integers() -> list[Callable[[np.ndarray, np.ndarray], Product]]:
+    """What can multiply bytes here."""
+    possible = {
+        _product_of_bytes: hasattr(torch, "_int_mm"),
+        _product_of_shorts: processor_has("avx2"),
+    }
+    return [product for product, here in possible.items() if here]
+
+
 @cache
-def bytes_are_fast() -> bool:
-    """Whether this processor multiplies bytes faster than floats; the results are the same.
+def fastest_product() -> Callable[[np.ndarray, np.ndarray], Product]:
+    """What multiplies descriptors of bytes fastest on this processor; the results are the same.
 
-    Found by trying, once: some processors have instructions for it (VNNI) with which it is four
-    times as fast, and on others torch falls back to plain loops.
+    Found by trying, once: some processors have instructions for bytes (VNNI) with which torch is
+    four times as fast as with floats, and on others it falls back to plain loops.
     """
-    if not hasattr(torch, "_int_mm"):
-        return False
     square = np.ones((TRIAL_SIZE, TRIAL_SIZE), np.int8)
-    products = _product_of_bytes(square, square), _product(*2 * [square.astype(np.float32)])
+    trials = {make: make(square, square) for make in products_of_integers()}
+    trials[_product] = _product(*2 * [square.astype(np.float32)])
 
-    def least_s(product: Product) -> float:
+    def least_s(make: Callable) -> float:
         times = []
         for _ in range(TRIALS):
             start = perf_counter()
-            product(slice(0, TRIAL_SIZE))
+            trials[make](slice(0, TRIAL_SIZE))
             times.append(perf_counter() - start)
         return min(times)
 
     with one_thread():
-        in_bytes, in_floats = map(least_s, products)
-    return in_bytes < in_floats
+        return min(trials, key=least_s)
 
 
 def _block_rows(columns: int) -> int:
-    return max(1, BLOCK_ENTRIES // columns)
+    """Rows of a block; whole tiles of them."""
+    return max(1, BLOCK_ENTRIES // columns // ROWS) * ROWS
 
 
 def _largest(dtype: np.dtype) -> float:

@@ -113,12 +113,13 @@ def test_matching_in_blocks_changes_nothing(pair, monkeypatch):
     assert_same_matches(match(*pair), whole)
 
 
-def test_products_of_bytes_and_of_floats_find_the_same(pair, monkeypatch):
-    def matched(fast):
-        monkeypatch.setattr(neighbours, "bytes_are_fast", lambda: fast)
+@pytest.mark.parametrize("product", neighbours.products_of_integers())
+def test_products_of_integers_find_the_same_as_those_of_floats(pair, product, monkeypatch):
+    def matched(fastest):
+        monkeypatch.setattr(neighbours, "fastest_product", lambda: fastest)
         return match(*pair)
 
-    assert_same_matches(matched(True), matched(False))
+    assert_same_matches(matched(product), matched(neighbours._product))
 
 
 def assert_same_matches(first, second):

@@ -1,0 +1,96 @@
+"""Tiles of matrix products in vector registers, for functions that generate their own code.
+
+Compilers do not find these by themselves: the sums of a tile must stay in registers over the whole
+depth of the product, and each vector of the right side serves all rows of the left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from llvmlite import binding, ir
+
+INT32, INT64 = ir.IntType(32), ir.IntType(64)
+
+
+def processor_has(feature: str) -> bool:
+    """Whether this processor has instructions such as `avx2`."""
+    return bool(binding.get_host_cpu_features().get(feature))
+
+
+def arrays(context, builder, kinds: Sequence, values: Sequence) -> list:
+    """Arrays as code that is being generated sees them."""
+    pairs = zip(kinds, values, strict=True)
+    return [context.make_array(kind)(context, builder, value) for kind, value in pairs]
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Code that moves vectors of so many numbers of 32 bits to and from memory."""
+
+    builder: ir.IRBuilder
+    element: ir.Type
+    lanes: int
+
+    @property
+    def kind(self) -> ir.VectorType:
+        return ir.VectorType(self.element, self.lanes)
+
+    def load(self, base, index):
+        return self.builder.load(self._at(base, index), align=4)
+
+    def store(self, value, base, index) -> None:
+        self.builder.store(value, self._at(base, index), align=4)
+
+    def repeated(self, base, index):
+        """The number at this place in every lane."""
+        undefined = ir.Constant(self.kind, ir.Undefined)
+        value = self.builder.load(self.builder.gep(base, [index]))
+        value = self.builder.insert_element(undefined, value, INT32(0))
+        same_lane = ir.Constant(ir.VectorType(INT32, self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(value, undefined, same_lane)
+
+    def _at(self, base, index):
+        return self.builder.bitcast(self.builder.gep(base, [index]), self.kind.as_pointer())
+
+
+def tile_of_products(
+    vectors: Vectors, shape: tuple[int, int], left, right, depth, multiply_add: Callable
+) -> list[list]:
+    """Sums over `depth` of the products of left and right, by row and vector of the tile.
+
+    Args:
+        vectors: of which a tile of this `shape` has so many rows, and so many in a row.
+        left: pointer to (depth, rows) numbers.
+        right: pointer to (depth, columns) numbers, in as many columns as the vectors have lanes.
+        multiply_add: from vectors a, b and c, a b + c.
+    """
+    builder, (rows, across) = vectors.builder, shape
+    before = builder.block
+    loop, after = builder.append_basic_block("loop"), builder.append_basic_block("after")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    k = builder.phi(INT64)
+    sums = [[builder.phi(vectors.kind) for _ in range(across)] for _ in range(rows)]
+    at_right = builder.mul(k, INT64(across * vectors.lanes))
+    at_left = builder.mul(k, INT64(rows))
+    values = [
+        vectors.load(right, builder.add(at_right, INT64(v * vectors.lanes))) for v in range(across)
+    ]
+    grown = []
+    for r in range(rows):
+        factor = vectors.repeated(left, builder.add(at_left, INT64(r)))
+        pairs = zip(values, sums[r], strict=True)
+        grown.append([multiply_add(factor, value, total) for value, total in pairs])
+    next_k = builder.add(k, INT64(1))
+    k.add_incoming(INT64(0), before)
+    k.add_incoming(next_k, loop)
+    zeros = ir.Constant(vectors.kind, [0] * vectors.lanes)
+    for old_row, new_row in zip(sums, grown, strict=True):
+        for old, new in zip(old_row, new_row, strict=True):
+            old.add_incoming(zeros, before)
+            old.add_incoming(new, loop)
+    builder.cbranch(builder.icmp_signed("<", next_k, depth), loop, after)
+    builder.position_at_end(after)
+    return grown
