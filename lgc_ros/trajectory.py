@@ -16,12 +16,12 @@ from lgc_ros.errors import ConfigError, LgcError, SourceError
 from lgc_ros.sources.files import read_lines
 from lgc_ros.sources.rosbag import read_poses
 from lgc_ros.sources.trajectory import Trajectory, read_trajectory
-from lgc_ros.sources.tum import format_stamp
+from lgc_ros.sources.tum import format_stamp, nearest_stamp
 
 ALIGNMENTS = ("sim3", "se3", "scale", "none")
 KITTI_LENGTHS_M = (100, 200, 300, 400, 500, 600, 700, 800)
 KITTI_STEP_FRAMES = 10
-RPE_SECONDS = 1.0
+RPE_SPAN_NS = 1_000_000_000
 MIN_POSES = 3
 
 
@@ -100,6 +100,8 @@ def associate(estimate: PoseTrack, truth: PoseTrack) -> tuple[PoseTrack, PoseTra
 
     Without stamps in both files line i belongs to line i.
     """
+    if len(estimate) < MIN_POSES:
+        raise SourceError(f"only {len(estimate)} poses were tracked, {MIN_POSES} are needed")
     if not (estimate.timed and truth.timed):
         if len(estimate) != len(truth):
             raise SourceError(
@@ -135,7 +137,9 @@ class TrajectoryErrors:
         scale: factor that alignment applied to the estimate; 1 without scale alignment.
         position_m: (N,) distance between aligned and true positions.
         ate_rmse_m: absolute trajectory error, root mean square of `position_m`.
-        rpe_trans_m, rpe_rot_deg: root mean square error of the motion over one second.
+        rpe_trans_m, rpe_rot_deg: root mean square error of the motion over `rpe_over`; None where
+            no two poses are that far apart.
+        rpe_over: `1 s`, or `1 frame` where poses have no stamps.
         kitti_trans_percent, kitti_rot_deg_per_m: mean drift over 100 to 800 m; None where the
             path is shorter.
     """
@@ -147,6 +151,7 @@ class TrajectoryErrors:
     ate_rmse_m: float
     rpe_trans_m: float | None
     rpe_rot_deg: float | None
+    rpe_over: str
     kitti_trans_percent: float | None
     kitti_rot_deg_per_m: float | None
 
@@ -170,12 +175,9 @@ def evaluate_track(estimate: PoseTrack, truth: PoseTrack, align: str = "sim3") -
         align: `sim3` (rotation, translation and scale: for monocular trajectories), `se3`
             (rotation and translation), `scale` (first pose and scale) or `none`.
     """
-    if align not in ALIGNMENTS:
-        raise ConfigError(f"unknown alignment {align!r}: use one of {', '.join(ALIGNMENTS)}")
+    check_alignment(align)
     metrics, GeometryException = load_evo()
     estimate, truth = associate(estimate, truth)
-    if len(estimate) < MIN_POSES:
-        raise SourceError(f"{len(estimate)} poses are too few to evaluate a trajectory")
     est, ref = _evo_trajectory(estimate), _evo_trajectory(truth)
     scale = 1.0
     if align != "none":
@@ -193,9 +195,8 @@ def evaluate_track(estimate: PoseTrack, truth: PoseTrack, align: str = "sim3") -
     aligned = PoseTrack(estimate.stamps_ns, np.array(est.poses_se3), estimate.timed)
     ape = metrics.APE(metrics.PoseRelation.translation_part)
     ape.process_data((ref, est))
-    seconds = estimate.timed and len(estimate) > 1
-    interval_s = np.median(np.diff(estimate.stamps_ns)) * 1e-9 if seconds else RPE_SECONDS
-    frames = max(1, round(RPE_SECONDS / interval_s))
+    span_ns = RPE_SPAN_NS if estimate.timed else 1
+    pairs = pairs_apart(estimate.stamps_ns, span_ns)
     kitti_trans, kitti_rot = _kitti_drift(metrics, ref, est)
     return TrajectoryErrors(
         aligned,
@@ -203,19 +204,54 @@ def evaluate_track(estimate: PoseTrack, truth: PoseTrack, align: str = "sim3") -
         float(scale),
         np.asarray(ape.error),
         float(ape.get_statistic(metrics.StatisticsType.rmse)),
-        _rpe(metrics, ref, est, "translation_part", frames),
-        _rpe(metrics, ref, est, "rotation_angle_deg", frames),
+        _rpe(metrics, ref, est, "translation_part", pairs),
+        _rpe(metrics, ref, est, "rotation_angle_deg", pairs),
+        "1 s" if estimate.timed else "1 frame",
         kitti_trans,
         kitti_rot,
     )
 
 
-def _rpe(metrics, ref, est, relation: str, frames: int) -> float | None:
-    if frames >= len(ref.timestamps):
+def check_alignment(align: str) -> None:
+    """Refuse an alignment that does not exist; for who wants to know before a long run."""
+    if align not in ALIGNMENTS:
+        raise ConfigError(f"unknown alignment {align!r}: use one of {', '.join(ALIGNMENTS)}")
+
+
+def pairs_apart(stamps_ns: np.ndarray, span_ns: int) -> list[tuple[int, int]]:
+    """Poses i and j with that time between them, give or take half a usual interval.
+
+    Stamps decide, not the number of poses: over a gap these would be far longer apart.
+    """
+    tolerance_ns = int(np.median(np.diff(stamps_ns))) // 2
+    pairs = []
+    for i, stamp_ns in enumerate(stamps_ns.tolist()):
+        offset = nearest_stamp(stamps_ns[i + 1 :], stamp_ns + span_ns, tolerance_ns)
+        if offset is not None:
+            pairs.append((i, i + 1 + offset))
+    return pairs
+
+
+def _rpe(metrics, ref, est, relation: str, pairs: list[tuple[int, int]]) -> float | None:
+    """Error of the motions between these poses.
+
+    evo's RPE counts poses between the two of a pair; the absolute error of all motions is the
+    same error, for pairs of our choice.
+    """
+    from evo.core.lie_algebra import relative_se3
+    from evo.core.trajectory import PosePath3D
+
+    if not pairs:
         return None
-    rpe = metrics.RPE(metrics.PoseRelation[relation], frames, metrics.Unit.frames, all_pairs=True)
-    rpe.process_data((ref, est))
-    return float(rpe.get_statistic(metrics.StatisticsType.rmse))
+    motions = (
+        PosePath3D(
+            poses_se3=[relative_se3(path.poses_se3[i], path.poses_se3[j]) for i, j in pairs]
+        )
+        for path in (ref, est)
+    )
+    error = metrics.APE(metrics.PoseRelation[relation])
+    error.process_data(tuple(motions))
+    return float(error.get_statistic(metrics.StatisticsType.rmse))
 
 
 def _kitti_drift(metrics, ref, est) -> tuple[float | None, float | None]:

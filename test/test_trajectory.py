@@ -10,6 +10,7 @@ from lgc_ros.trajectory import (
     PoseTrack,
     associate,
     evaluate_track,
+    pairs_apart,
     read_track,
     write_kitti,
     write_tum,
@@ -127,6 +128,62 @@ def test_kitti_drift_of_a_path_one_percent_too_long_is_one_percent():
     errors = evaluate_track(transformed(track, 1.01), track, "none")
     assert errors.kitti_trans_percent == pytest.approx(1.0, rel=0.02)
     assert errors.kitti_rot_deg_per_m == pytest.approx(0.0, abs=1e-9)
+
+
+def test_relative_errors_without_gaps_are_those_of_evo():
+    metrics = pytest.importorskip("evo.core.metrics")
+    from evo.core.trajectory import PosePath3D
+
+    truth = make_track()
+    rng = np.random.default_rng(0)
+    T_wc = truth.T_wc.copy()
+    T_wc[:, :3, 3] += rng.normal(0, 0.02, (len(truth), 3))
+    for i in range(len(truth)):
+        T_wc[i, :3, :3] = T_wc[i, :3, :3] @ axangle2mat([0, 0, 1], rng.normal(0, 0.01))
+    errors = evaluate_track(PoseTrack(truth.stamps_ns, T_wc), truth, "none")
+    paths = PosePath3D(poses_se3=list(truth.T_wc)), PosePath3D(poses_se3=list(T_wc))
+    for name, found in (
+        ("translation_part", errors.rpe_trans_m),
+        ("rotation_angle_deg", errors.rpe_rot_deg),
+    ):
+        frames = 10  # in a second
+        theirs = metrics.RPE(metrics.PoseRelation[name], frames, all_pairs=True)
+        theirs.process_data(paths)
+        assert found == pytest.approx(theirs.get_statistic(metrics.StatisticsType.rmse))
+
+
+def test_relative_errors_are_over_one_second_across_gaps_too():
+    """1 % too fast at 1 m/s is 1 cm in a second, however many poses are missing."""
+    pytest.importorskip("evo")
+    seen = np.r_[0:25, 55:80, 200:215]
+    T_wc = np.tile(np.eye(4), (len(seen), 1, 1))
+    T_wc[:, 0, 3] = 0.1 * seen
+    truth = PoseTrack(START_NS + 100_000_000 * seen, T_wc)
+    errors = evaluate_track(transformed(truth, 1.01), truth, "none")
+    assert errors.rpe_over == "1 s"
+    assert errors.rpe_trans_m == pytest.approx(0.01)
+
+
+def test_pairs_are_apart_by_time_give_or_take_half_an_interval():
+    stamps_ns = np.array([0, 400, 800, 1190, 1600, 5000, 5400, 5900]) * 10**6
+    assert pairs_apart(stamps_ns, 10**9) == [(0, 3), (1, 4), (2, 4), (5, 7)]
+    assert pairs_apart(np.array([0, 3, 6]) * 10**9, 10**9) == []
+
+
+def test_without_stamps_relative_errors_are_over_one_frame(tmp_path):
+    pytest.importorskip("evo")
+    write_kitti(tmp_path / "t.txt", make_track(20, 0.3))
+    write_kitti(tmp_path / "gt.txt", make_track(20, 0.31))
+    errors = evaluate_track(
+        read_track(tmp_path / "t.txt"), read_track(tmp_path / "gt.txt"), "none"
+    )
+    assert errors.rpe_over == "1 frame"
+    assert errors.rpe_trans_m == pytest.approx(0.01)
+
+
+def test_too_few_poses_are_not_blamed_on_the_clock():
+    with pytest.raises(SourceError, match="only 2 poses were tracked, 3 are needed"):
+        associate(make_track(2), make_track())
 
 
 def test_truth_is_interpolated_at_the_stamps_of_the_estimate():
