@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, SourceError
-from lgc_ros.sources.base import Loader, Source
+from lgc_ros.sources.base import Loader, Source, Truth
 from lgc_ros.sources.euroc import is_euroc, open_euroc
 from lgc_ros.sources.files import IMAGE_SUFFIXES
 from lgc_ros.sources.folder import is_folder, open_folder
@@ -56,12 +56,14 @@ def open_source(
     kind: str | None = None,
     every: int = 1,
     limit: int | None = None,
+    gt: str | Path | None = None,
     **options: Any,
 ) -> Source:
     """Open a dataset, folder, video or bag, recognized by its files, or `synthetic:walk`.
 
     `camera` (or its camera_info file) replaces the source's own. Every `every`-th frame is
-    yielded, at most `limit` of them. Further options are those of the kind, such as
+    yielded, at most `limit` of them. `gt` is a TUM file of true camera poses, which replace the
+    source's own; of a bag it may be a topic, too. Further options are those of the kind, such as
     `image_topic` of a bag (see `open_rosbag`); those that are None count as not given.
     """
     options = {name: value for name, value in options.items() if value is not None}
@@ -70,12 +72,21 @@ def open_source(
     scheme, _, trajectory = str(path).partition(":")
     if scheme == "synthetic":
         _check_options("synthetic", SyntheticSource, options)
-        return open_synthetic(trajectory or "walk", camera, **options).select(every, limit)
-    kind = kind or recognize(Path(path))
-    if kind not in KINDS:
-        raise ConfigError(f"unknown kind of source '{kind}'; known are {', '.join(KINDS)}")
-    _check_options(kind, KINDS[kind].open, options)
-    return KINDS[kind].open(Path(path), camera, **options).select(every, limit)
+        source = open_synthetic(trajectory or "walk", camera, **options)
+    else:
+        if not Path(path).exists():
+            raise SourceError(f"there is no {path}; check the path")
+        kind = kind or recognize(Path(path))
+        if kind not in KINDS:
+            raise ConfigError(f"unknown kind of source '{kind}'; known are {', '.join(KINDS)}")
+        if kind == "rosbag":  # knows topics, and where the camera sits on the body
+            options |= {} if gt is None else {"gt": gt}
+            gt = None
+        _check_options(kind, KINDS[kind].open, options)
+        source = KINDS[kind].open(Path(path), camera, **options)
+    if gt is not None:
+        source = source.with_truth(gt)
+    return source.select(every, limit)
 
 
 def open_synthetic(trajectory: str, camera: Camera | None = None, **options: Any) -> Source:
@@ -85,20 +96,19 @@ def open_synthetic(trajectory: str, camera: Camera | None = None, **options: Any
     def loaders() -> list[Loader]:
         return [partial(synthetic.__getitem__, index) for index in range(len(synthetic))]
 
-    return Source(synthetic.name, synthetic.camera, loaders, len(synthetic))
+    truth = Truth("the synthetic world", "xy")
+    return Source(synthetic.name, synthetic.camera, loaders, len(synthetic), truth)
 
 
 def recognize(path: Path) -> str:
     """The kind of source that a path is; images lie about in folders of other kinds, too."""
-    if not path.exists():
-        raise SourceError(f"there is no {path}; check the path")
     kinds = [name for name, kind in KINDS.items() if kind.matches(path)]
     if len(kinds) > 1 and "folder" in kinds:
         kinds.remove("folder")
     if len(kinds) > 1:
         raise SourceError(
-            f"{path} mixes {' and '.join(kinds)} (found {_found(path)}): name the kind, or give a "
-            "folder that holds one of them"
+            f"{path} mixes {' and '.join(kinds)} (found {_found(path)}): name one with --kind, or "
+            "give a folder that holds one of them"
         )
     if not kinds:
         looked_for = "; ".join(f"{name}: {kind.looks_like}" for name, kind in KINDS.items())
@@ -121,4 +131,4 @@ def _found(path: Path) -> str:
 
 def _check_options(kind: str, opener: Callable, options: dict[str, Any]) -> None:
     for name in options.keys() - inspect.signature(opener).parameters.keys():
-        raise ConfigError(f"a source of kind {kind} has no option '{name}'")
+        raise ConfigError(f"a source of kind {kind} has no option --{name.replace('_', '-')}")

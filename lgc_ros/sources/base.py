@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError, ConfigError, ImageError, LgcError, SourceError
 from lgc_ros.frame import Frame
+from lgc_ros.sources.trajectory import read_trajectory
 
 log = logging.getLogger(__name__)
 
@@ -17,11 +21,19 @@ Loader = Callable[[], Frame]
 """Reads one frame, or raises ImageError if that one is missing or damaged."""
 
 
+class Truth(NamedTuple):
+    """Where the true poses of frames come from, and what is known of their world."""
+
+    where: str  # a file or a topic
+    ground: str | None = None  # its horizontal axes, such as "xy"; None if nobody says
+
+
 class Source:
     """A sequence of frames of one camera, read while iterated over, as often as wanted.
 
     Frames come in recorded order; `index` counts all of them, also those left out. `errors` names
-    what the latest iteration had to skip. `loaders` starts a pass over the frames; it may raise
+    what the latest iteration could not read, `skipped` counts the frames among that. `truth` is
+    None where no true poses are known. `loaders` starts a pass over the frames; it may raise
     SourceError where the rest is lost.
     """
 
@@ -31,10 +43,14 @@ class Source:
         camera: Camera,
         loaders: Callable[[], Iterable[Loader]],
         length: int | None,
+        truth: Truth | None = None,
     ):
         self.name = name
         self.camera = camera
+        self.truth = truth
         self.errors: list[str] = []
+        self.skipped = 0
+        self._warned: set[str] = set()
         self._loaders = loaders
         self._length = length
 
@@ -48,7 +64,7 @@ class Source:
         return True
 
     def __iter__(self) -> Iterator[Frame]:
-        self.errors = []
+        self.errors, self.skipped = [], 0
         readable = False
         loaders = iter(self._loaders())
         while True:
@@ -58,6 +74,7 @@ class Source:
                 break
             except ImageError as error:
                 self._report("a frame is skipped", error)
+                self.skipped += 1
                 continue
             except SourceError as error:
                 self._report("the rest cannot be read", error)
@@ -72,7 +89,10 @@ class Source:
 
     def _report(self, consequence: str, error: LgcError) -> None:
         self.errors.append(str(error))
-        log.warning("%s: %s", consequence, error)
+        # Methods that are compared read the same frames again: once is enough.
+        if str(error) not in self._warned:
+            self._warned.add(str(error))
+            log.warning("%s: %s", consequence, error)
 
     def select(self, every: int = 1, limit: int | None = None) -> Source:
         """Every `every`-th frame, at most `limit` of them; the others are not decoded."""
@@ -83,7 +103,27 @@ class Source:
         if length is not None:
             length = len(range(length)[:stop:every])
         return Source(
-            self.name, self.camera, lambda: islice(self._loaders(), 0, stop, every), length
+            self.name,
+            self.camera,
+            lambda: islice(self._loaders(), 0, stop, every),
+            length,
+            self.truth,
+        )
+
+    def with_truth(self, path: str | Path) -> Source:
+        """The same frames with true camera poses from a TUM file in place of their own."""
+        trajectory = read_trajectory(path)
+
+        def load(loader: Loader) -> Frame:
+            frame = loader()
+            return replace(frame, T_wc=trajectory.pose_at(frame.stamp_ns))
+
+        return Source(
+            self.name,
+            self.camera,
+            lambda: (partial(load, loader) for loader in self._loaders()),
+            self._length,
+            Truth(str(path)),
         )
 
 

@@ -13,7 +13,7 @@ import yaml
 from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError, SourceError
 from lgc_ros.frame import Frame, read_image
-from lgc_ros.sources.base import Loader, Source
+from lgc_ros.sources.base import Loader, Source, Truth
 from lgc_ros.sources.files import read_lines
 from lgc_ros.sources.trajectory import Trajectory
 
@@ -42,9 +42,10 @@ def open_euroc(
     images = _read_index(folder / "data.csv")
     if not images:
         raise SourceError(f"{folder / 'data.csv'} lists no images")
-    trajectory, T_bc = None, None
-    if (root / GROUND_TRUTH / "data.csv").exists():
-        trajectory = read_ground_truth(root / GROUND_TRUTH / "data.csv")
+    trajectory, T_bc, truth = None, None, None
+    truth_file = root / GROUND_TRUTH / "data.csv"
+    if truth_file.exists():
+        trajectory, truth = read_ground_truth(truth_file), Truth(str(truth_file), "xy")
         sensor = sensor or _read_sensor(folder / "sensor.yaml")
         T_bc = _T_body_camera(sensor, folder / "sensor.yaml")
 
@@ -57,7 +58,7 @@ def open_euroc(
     def loaders() -> list[Loader]:
         return [partial(load, index, *entry) for index, entry in enumerate(images)]
 
-    return Source(root.resolve().parent.name, camera, loaders, len(images))
+    return Source(root.resolve().parent.name, camera, loaders, len(images), truth)
 
 
 def read_ground_truth(path: Path) -> Trajectory:

@@ -13,7 +13,7 @@ from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.frame import Frame, read_image
 from lgc_ros.sources.base import Loader, Source, camera_beside
 from lgc_ros.sources.files import images_in
-from lgc_ros.sources.trajectory import parse_stamp, read_trajectory
+from lgc_ros.sources.trajectory import parse_stamp
 
 log = logging.getLogger(__name__)
 
@@ -31,18 +31,18 @@ def open_folder(
     camera: Camera | None = None,
     rate_hz: float | None = None,
     pattern: str | None = None,
-    gt: str | Path | None = None,
     rectified: bool = False,
 ) -> Source:
     """Images in the order of their names; only those that `pattern` (`*.png`) fits if it is given.
 
     Stamps come from `rate_hz`, or else from names like 1403636579763555584.png (ns) or
-    1305031102.175304.png (s), or else from 30 images per second. `gt` is a trajectory file in
-    TUM's format.
+    1305031102.175304.png (s), or else from 30 images per second.
     """
     path = Path(path)
     if rate_hz is not None and rate_hz <= 0:
         raise ConfigError(f"the rate must be positive, not {rate_hz:g} images per second")
+    if not path.is_dir():
+        raise SourceError(f"{path} is not a folder of images; check the path")
     images = [image for image in images_in(path) if pattern is None or image.match(pattern)]
     if not images:
         raise SourceError(
@@ -66,13 +66,10 @@ def open_folder(
         rate_hz = RATE_HZ
     if rate_hz is not None:
         stamps_ns = [round(index * 1e9 / rate_hz) for index in range(len(images))]
-    trajectory = read_trajectory(gt) if gt else None
 
     def load(index: int) -> Frame:
-        stamp_ns = stamps_ns[index]
-        T_wc = trajectory.pose_at(stamp_ns) if trajectory else None
         image = read_image(images[index])
-        return Frame(index, stamp_ns, image, camera, T_wc, name=images[index].name)
+        return Frame(index, stamps_ns[index], image, camera, name=images[index].name)
 
     def loaders() -> list[Loader]:
         return [partial(load, index) for index in range(len(images))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError, SourceError
 from lgc_ros.frame import Frame, read_image
-from lgc_ros.sources.base import Loader, Source
+from lgc_ros.sources.base import Loader, Source, Truth
 from lgc_ros.sources.files import first_image_size, images_in, read_lines
 from lgc_ros.sources.trajectory import parse_stamp
 
@@ -30,7 +31,9 @@ def open_kitti(
 ) -> Source:
     """A sequence as seen by one of its cameras: the first one there, or that of `image_folder`."""
     path = Path(path)
-    image_folder = image_folder or next(f for f in IMAGE_FOLDERS if (path / f).is_dir())
+    if image_folder is None:
+        there = (folder for folder in IMAGE_FOLDERS if (path / folder).is_dir())
+        image_folder = next(there, IMAGE_FOLDERS[0])
     if not (path / image_folder).is_dir():
         raise SourceError(f"there is no folder {path / image_folder}; check its name")
     images = images_in(path / image_folder)
@@ -46,10 +49,10 @@ def open_kitti(
                 "restore it, or give the camera of these images with --camera CAM.yaml"
             )
         camera = Camera.from_K(P[:, :3], *first_image_size(images))
-    stamps_ns = _read_times(path / "times.txt", len(images))
-    poses = [None] * len(images)
+    stamps_ns = _read_times(path / "times.txt", images)
+    poses, truth = [None] * len(images), None
     if pose_file := find_poses(path):
-        poses = read_poses(pose_file, len(images))
+        poses, truth = read_poses(pose_file, images), Truth(str(pose_file), "xz")
         if P is not None:
             poses = poses @ T_camera0_camera(P)
 
@@ -61,7 +64,7 @@ def open_kitti(
     def loaders() -> list[Loader]:
         return [partial(load, index) for index in range(len(images))]
 
-    return Source(path.resolve().name, camera, loaders, len(images))
+    return Source(path.resolve().name, camera, loaders, len(images), truth)
 
 
 def read_projections(path: Path) -> dict[str, np.ndarray]:
@@ -89,27 +92,41 @@ def find_poses(folder: Path) -> Path | None:
     return next((place for place in places if place.exists()), None)
 
 
-def read_poses(path: Path, count: int) -> np.ndarray:
-    """Camera 0 to world (count, 4, 4): one line of 3x4 numbers per image."""
+def read_poses(path: Path, images: Sequence[Path]) -> np.ndarray:
+    """Camera 0 to world (N, 4, 4) of these images: one line of 3x4 numbers for each."""
     lines = read_lines(path, "it must hold a line of 12 numbers for each image")
-    if len(lines) != count:
-        raise SourceError(f"{path} holds {len(lines)} poses for {count} images; restore it")
-    poses = np.tile(np.eye(4), (count, 1, 1))
+    lines = _lines_of(images, lines, path, "poses")
+    poses = np.tile(np.eye(4), (len(lines), 1, 1))
     poses[:, :3] = [_matrix(line, path) for line in lines]
     return poses
 
 
-def _read_times(path: Path, count: int) -> list[int]:
+def _read_times(path: Path, images: Sequence[Path]) -> list[int]:
     if not path.exists():
         log.warning("%s is missing: frames are taken as %d per second", path, RATE_HZ)
-        return [index * 10**9 // RATE_HZ for index in range(count)]
+        return [index * 10**9 // RATE_HZ for index in range(len(images))]
     try:
-        stamps_ns = [parse_stamp(line) for line in read_lines(path, "")]
+        return [
+            parse_stamp(line) for line in _lines_of(images, read_lines(path, ""), path, "stamps")
+        ]
     except ValueError as error:
         raise SourceError(f"{path}: {error}") from error
-    if len(stamps_ns) != count:
-        raise SourceError(f"{path} holds {len(stamps_ns)} stamps for {count} images; restore it")
-    return stamps_ns
+
+
+def _lines_of(images: Sequence[Path], lines: list[str], path: Path, what: str) -> list[str]:
+    """The lines that belong to these images.
+
+    Where some images of a sequence were left out, the number in a name tells the line.
+    """
+    if len(lines) == len(images):
+        return lines
+    names = [image.stem for image in images]
+    if all(name.isdecimal() and int(name) < len(lines) for name in names):
+        return [lines[int(name)] for name in names]
+    raise SourceError(
+        f"{path} holds {len(lines)} {what} for {len(images)} images, whose names are not the "
+        "numbers of its lines, counted from 0: restore it, or name the images so"
+    )
 
 
 def _matrix(text: str, path: Path) -> np.ndarray:

@@ -13,7 +13,6 @@ from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, ImageError, SourceError
 from lgc_ros.frame import Frame
 from lgc_ros.sources.base import Loader, Source, camera_beside
-from lgc_ros.sources.trajectory import Trajectory, read_trajectory
 
 log = logging.getLogger(__name__)
 
@@ -28,13 +27,12 @@ def open_video(
     path: Path,
     camera: Camera | None = None,
     rate_hz: float | None = None,
-    gt: str | Path | None = None,
     rectified: bool = False,
 ) -> Source:
     """Frames stamped from the video's own clock, which starts at 0, or from `rate_hz`.
 
     A rotation flag is not applied, because calibrations are made for the sensor's own
-    orientation. `gt` is a trajectory file in TUM's format.
+    orientation.
     """
     path = Path(path)
     if rate_hz is not None and rate_hz <= 0:
@@ -42,12 +40,11 @@ def open_video(
     camera = camera or camera_beside(
         path.with_suffix(".yaml"), path.with_name("camera.yaml"), rectified=rectified
     )
-    trajectory = read_trajectory(gt) if gt else None
     capture = _capture(path)
     announced = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
     capture.release()
     length = announced if announced > 0 else None
-    loaders = partial(_loaders, path, camera, rate_hz, trajectory, length)
+    loaders = partial(_loaders, path, camera, rate_hz, length)
     return Source(path.stem, camera, loaders, length)
 
 
@@ -66,7 +63,6 @@ def _loaders(
     path: Path,
     camera: Camera,
     rate_hz: float | None,
-    trajectory: Trajectory | None,
     announced: int | None,
 ) -> Iterator[Loader]:
     capture = _capture(path)
@@ -78,8 +74,7 @@ def _loaders(
         readable, image = capture.retrieve()
         if not readable:
             raise ImageError(f"frame {index} of {path} cannot be decoded")
-        T_wc = trajectory.pose_at(stamp_ns) if trajectory else None
-        return Frame(index, stamp_ns, image, camera, T_wc, name=f"{path.name}/{index:06d}")
+        return Frame(index, stamp_ns, image, camera, name=f"{path.name}/{index:06d}")
 
     try:
         while capture.grab():

@@ -66,6 +66,22 @@ def test_kitti_prefers_poses_that_lie_in_the_sequence(kitti):
     np.testing.assert_array_equal(list(open_source(kitti))[5].T_wc, np.eye(4))
 
 
+def test_kitti_frames_that_were_left_out_take_their_times_and_poses_along(kitti, levels):
+    for i in (0, 3):
+        (kitti / "image_0" / f"{i:06d}.png").unlink()
+    source = open_source(kitti)
+    assert levels(source) == [1, 2, 4, 5]
+    for frame, i in zip(source, (1, 2, 4, 5), strict=True):
+        assert frame.stamp_ns == 103_700_000 * i
+        np.testing.assert_allclose(frame.T_wc, pose(i), atol=1e-11)
+
+
+def test_kitti_frames_with_other_names_are_counted(kitti):
+    for i in range(COUNT):
+        (kitti / "image_0" / f"{i:06d}.png").rename(kitti / "image_0" / f"{i + 700:06d}.png")
+    assert [frame.stamp_ns for frame in open_source(kitti)][3] == 311_100_000
+
+
 def test_kitti_errors_name_file_and_remedy(kitti, camera, tmp_path):
     with pytest.raises(SourceError, match=r"no folder .*image_1"):
         open_source(kitti, image_folder="image_1")

@@ -76,6 +76,27 @@ def test_truth_of_a_folder_may_be_given(folder, tmp_path):
     assert poses[4] is None
 
 
+def test_truth_that_is_given_wins_over_that_of_the_source(tmp_path, frames):
+    write_tum(frames, tmp_path / "tum")
+    stamps = [frame.stamp_ns / 1e9 for frame in frames]
+    lines = [f"{stamp:.9f} 5 0 0 0 0 0 1" for stamp in (stamps[0] - 1e-6, stamps[-1] + 1e-6)]
+    (tmp_path / "gt.txt").write_text("\n".join(lines))
+    source = open_source(tmp_path / "tum", gt=tmp_path / "gt.txt")
+    assert source.truth.where == str(tmp_path / "gt.txt")
+    assert [frame.T_wc[0, 3] for frame in source] == [5.0] * len(frames)
+    own = open_source(tmp_path / "tum")
+    assert own.truth.where.endswith("groundtruth.txt")
+    np.testing.assert_allclose(next(iter(own)).T_wc, frames[0].T_wc, atol=1e-6)
+
+
+def test_truth_may_be_given_for_a_synthetic_sequence(tmp_path):
+    (tmp_path / "gt.txt").write_text("1700000000 7 0 0 0 0 0 1\n")
+    options = {"frames": 2, "world": World(seed=0)}
+    first, second = open_source("synthetic:walk", gt=tmp_path / "gt.txt", **options)
+    assert first.T_wc[0, 3] == 7
+    assert second.T_wc is None  # the truth has ended
+
+
 def test_choosing_frames_keeps_their_index_and_decodes_no_others(folder, levels):
     for path in folder.glob("frame[1245]*.png"):
         path.write_bytes(b"damaged")
@@ -99,6 +120,15 @@ def test_a_damaged_frame_is_reported_and_skipped(folder, levels, caplog):
     assert [frame.index for frame in source][3] == 4
     assert "a frame is skipped" in caplog.text
     assert "frame7.png is not a readable image" in caplog.text
+
+
+def test_a_frame_that_is_skipped_in_every_pass_is_named_once(folder, caplog):
+    (folder / "frame3.png").write_bytes(b"damaged")
+    source = open_source(folder)
+    for _ in range(3):  # methods that are compared
+        list(source)
+        assert source.skipped == 1
+    assert caplog.text.count("frame3.png") == 1
 
 
 def test_a_source_without_a_readable_frame_is_an_error(folder):
@@ -126,12 +156,12 @@ def test_the_synthetic_world_is_a_source():
     np.testing.assert_array_equal(frames[2].T_wc, expected.T_wc)
     with pytest.raises(ConfigError, match="unknown trajectory 'fly'; known are walk"):
         open_source("synthetic:fly")
-    with pytest.raises(ConfigError, match="kind synthetic has no option 'image_topic'"):
+    with pytest.raises(ConfigError, match="kind synthetic has no option --image-topic"):
         open_source("synthetic", image_topic="/image")
 
 
 def test_options_of_another_kind_are_refused_but_none_is_no_option(folder):
-    with pytest.raises(ConfigError, match="kind folder has no option 'image_topic'"):
+    with pytest.raises(ConfigError, match="kind folder has no option --image-topic"):
         open_source(folder, image_topic="/image")
     assert len(open_source(folder, image_topic=None)) == 12
 
@@ -162,9 +192,19 @@ def test_a_folder_of_two_kinds_is_refused_until_one_is_named(tmp_path, frames, w
     write_images(folder, ["picture.png"])  # of no weight beside rgb.txt
     assert len(open_source(folder)) == 10
     write_images(folder / "image_0", ["000000.png"])
-    with pytest.raises(SourceError, match=r"kitti and tum \(found .*image_0/.*name the kind"):
+    with pytest.raises(
+        SourceError, match=r"kitti and tum \(found .*image_0/.*name one with --kind"
+    ):
         open_source(folder)
     assert len(open_source(folder, kind="tum")) == 10
+    for kind in ("tum", "kitti", "rosbag", "folder", "video"):
+        with pytest.raises(SourceError, match=r"there is no .*nowhere; check the path"):
+            open_source(tmp_path / "nowhere", kind=kind)
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(SourceError, match=r"there is no folder .*image_0"):
+        open_source(tmp_path / "nothing", kind="kitti")
+    with pytest.raises(SourceError, match=r"rgb\.txt is not a folder"):
+        open_source(folder / "rgb.txt", kind="folder")
     with pytest.raises(ConfigError, match="unknown kind of source 'avi'; known are kitti"):
         open_source(folder, kind="avi")
 

@@ -73,7 +73,8 @@ def test_kitti_errors_name_the_file(kitti):
     (kitti / "image_1").rename(kitti / "image_2")
     with pytest.raises(DatasetError, match=r"calib\.txt has no line 'P2:'"):
         read_kitti(kitti, camera=2)
-    (kitti / "image_0" / "000004.png").unlink()
+    (kitti / "image_0" / "000004.png").rename(kitti / "image_0" / "000005.png")
+    (kitti / "image_0" / "000000.png").unlink()
     with pytest.raises(SourceError, match=r"poses\.txt holds 5 poses for 4 images"):
         read_kitti(kitti)
     (kitti / "poses.txt").unlink()

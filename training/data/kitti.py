@@ -32,7 +32,7 @@ def read_kitti(folder: Path, camera: int = 0, min_gap: int = 1, max_gap: int = 5
     pose_path = find_poses(folder)
     if pose_path is None:
         raise DatasetError(f"{folder} has no poses.txt: {remedy}.")
-    T_cw = np.linalg.inv(read_poses(pose_path, len(paths)) @ T_camera0_camera(P))
+    T_cw = np.linalg.inv(read_poses(pose_path, paths) @ T_camera0_camera(P))
     images = tuple(
         PosedImage(
             name=f"image_{camera}/{path.name}",
