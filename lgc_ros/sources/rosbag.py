@@ -19,7 +19,7 @@ from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError, ConfigError, ImageError, SourceError
 from lgc_ros.frame import Frame
 from lgc_ros.image_encoding import DEPTH_ENCODINGS, depth_from_message, image_from_message
-from lgc_ros.sources.base import Loader, Source
+from lgc_ros.sources.base import Loader, Source, Truth
 from lgc_ros.sources.mcap_salvage import SalvagedMcap, is_cut_off
 from lgc_ros.sources.trajectory import Trajectory, read_trajectory
 
@@ -87,9 +87,18 @@ def open_rosbag(
     with open_bag(path) as reader:
         image_topic = _image_topic(reader, path, image_topic)
         images = topic_connections(reader, path, image_topic, IMAGE_TYPES)
+        length = sum(connection.msgcount for connection in images)
+        if not length:
+            raise SourceError(
+                f"{path}: topic {image_topic} is empty, nothing was recorded on it; the bag has "
+                f"{topic_listing(reader)}"
+            )
         if rectified is None:
             rectified = "image_rect" in image_topic
-        camera = camera or _camera(reader, path, image_topic, camera_info_topic, rectified)
+        info_topic = None
+        if camera is None:
+            info_topic = _info_topic(reader, path, image_topic, camera_info_topic)
+            camera = _camera(reader, path, info_topic, rectified)
         trajectory = None
         if gt is None and GROUND_TRUTH_TOPIC in topic_types(reader):
             gt = GROUND_TRUTH_TOPIC
@@ -108,7 +117,14 @@ def open_rosbag(
             T_wheels_camera = T_wheels_camera if mounted is None else mounted
         if depth_topic is not None:
             depth_topic = _depth_topic(reader, path, depth_topic)
-        length = sum(connection.msgcount for connection in images)
+    _log_choice(
+        path,
+        images=image_topic,
+        camera=info_topic,
+        wheel_odometry=odom_topic,
+        depth=depth_topic,
+        ground_truth=gt,
+    )
 
     def load(reader: AnyReader, index: int, image: Message, depth: Message | None) -> Frame:
         connection, recorded_ns, data = image
@@ -144,7 +160,8 @@ def open_rosbag(
             if count < length:
                 raise SourceError(f"{path} has lost {length - count} of {length} images")
 
-    return Source(path.resolve().stem, camera, loaders, length)
+    truth = None if gt is None else Truth(str(gt))
+    return Source(path.resolve().stem, camera, loaders, length, truth)
 
 
 def read_poses(path: str | Path, topic: str) -> Trajectory:
@@ -165,6 +182,8 @@ def open_bag(path: str | Path, quiet: bool = False) -> Iterator[AnyReader]:
     except ImportError as error:
         raise ConfigError("bags need the package rosbags: pip install 'lgc_ros[bags]'") from error
     path = Path(path)
+    if not path.exists():
+        raise SourceError(f"there is no {path}; check the path")
     if path.suffix == ".bag":
         raise SourceError(
             f"{path} is a ROS 1 bag: convert it with "
@@ -226,11 +245,16 @@ def topic_connections(
     return wanted
 
 
-def topic_listing(reader: AnyReader, types: Collection[str] = ()) -> str:
+def topic_listing(reader: AnyReader) -> str:
     """Topics with their types, for messages to users."""
     topics = sorted(topic_types(reader).items())
-    chosen = [f"{topic} ({kind})" for topic, kind in topics if not types or kind in types]
-    return ", ".join(chosen) or "no topics"
+    return ", ".join(f"{topic} ({kind})" for topic, kind in topics) or "no topics"
+
+
+def _log_choice(path: Path, **chosen: str | Path | None) -> None:
+    """Topics found by type are told, so that nobody has to guess what a result rests on."""
+    told = [f"{what.replace('_', ' ')} from {where}" for what, where in chosen.items() if where]
+    log.info("%s: %s", path, ", ".join(told))
 
 
 def _image_topic(reader: AnyReader, path: Path, topic: str | None) -> str:
@@ -238,8 +262,9 @@ def _image_topic(reader: AnyReader, path: Path, topic: str | None) -> str:
     if topic is not None:
         return topic
     types = topic_types(reader)
+    images = [topic for topic in sorted(types) if types[topic] in IMAGE_TYPES]
     filled = {connection.topic for connection in reader.connections if connection.msgcount}
-    topics = [topic for topic in sorted(filled) if types[topic] in IMAGE_TYPES]
+    topics = [topic for topic in images if topic in filled]
     # The same images may be there raw and compressed.
     topics = [t for t in topics if (raw := _base_topic(t, types[t])) == t or raw not in topics]
     if len(topics) > 1:
@@ -251,17 +276,22 @@ def _image_topic(reader: AnyReader, path: Path, topic: str | None) -> str:
             f"{path} has images on several topics: choose with --image-topic one of "
             f"{', '.join(topics)}"
         )
+    if images:
+        raise SourceError(
+            f"{path} has no images: {', '.join(images)} is empty, nothing was recorded on it"
+        )
     raise SourceError(
         f"{path} has no images ({' or '.join(IMAGE_TYPES)}), but {topic_listing(reader)}"
     )
 
 
 def _odom_topic(reader: AnyReader, path: Path, topic: str, gt: str | Path | None) -> str:
-    """The topic asked for, or the only one with wheel odometry."""
+    """The topic asked for, or the only one with wheel odometry, which truth is not."""
     if topic != FIND:
         return topic
     types = topic_types(reader)
-    topics = [t for t in sorted(types) if types[t] in ODOM_TYPES and t != gt]
+    truth = GROUND_TRUTH_TOPIC.strip("/")
+    topics = [t for t in sorted(types) if types[t] in ODOM_TYPES and t != gt and truth not in t]
     return _only(topics, f"wheel odometry ({ODOM_TYPES[0]})", "--odom-topic", reader, path)
 
 
@@ -353,22 +383,30 @@ def first_message(reader: AnyReader, connections: list[Connection]) -> Any:
     return None
 
 
-def _camera(
-    reader: AnyReader, path: Path, image_topic: str, info_topic: str | None, rectified: bool
-) -> Camera:
+def _info_topic(reader: AnyReader, path: Path, image_topic: str, topic: str | None) -> str:
+    """The topic asked for, the one beside the images, or the only one with a camera."""
+    if topic is not None:
+        return topic
     types = topic_types(reader)
-    if info_topic is None:
-        namespace = _base_topic(image_topic, types[image_topic]).rpartition("/")[0]
-        info_topics = [topic for topic, kind in types.items() if kind in INFO_TYPES]
-        info_topic = f"{namespace}/camera_info"
-        if info_topic not in info_topics and len(info_topics) == 1:
-            info_topic = info_topics[0]
-        if info_topic not in info_topics:
-            raise CameraError(
-                f"no camera: {path} has no {info_topic} for {image_topic}, but "
-                f"{topic_listing(reader, INFO_TYPES)} of type CameraInfo; choose one with "
-                "--camera-info-topic, or give the camera with --camera CAM.yaml"
-            )
+    namespace = _base_topic(image_topic, types[image_topic]).rpartition("/")[0]
+    beside = f"{namespace}/camera_info"
+    topics = [topic for topic, kind in types.items() if kind in INFO_TYPES]
+    if beside in topics:
+        return beside
+    if len(topics) == 1:
+        return topics[0]
+    if not topics:
+        raise CameraError(
+            f"no camera: {path} has no {beside} for {image_topic}, nor any other topic of type "
+            "CameraInfo; give the camera with --camera CAM.yaml"
+        )
+    raise CameraError(
+        f"no camera: {path} has no {beside} for {image_topic}, but {', '.join(sorted(topics))}; "
+        "choose one with --camera-info-topic, or give the camera with --camera CAM.yaml"
+    )
+
+
+def _camera(reader: AnyReader, path: Path, info_topic: str, rectified: bool) -> Camera:
     info = first_message(reader, topic_connections(reader, path, info_topic, INFO_TYPES))
     if info is None:
         raise CameraError(

@@ -1,5 +1,7 @@
 """rosbag2: both storages, raw and compressed images, topics by type, ground truth, damage."""
 
+from functools import partial
+
 import cv2
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from lgc_ros.errors import CameraError, ConfigError, SourceError
 from lgc_ros.frame import Frame
 from lgc_ros.sources import open_source
 from lgc_ros.sources.bag_writer import write_bag
+from lgc_ros.sources.rosbag import read_poses
 from lgc_ros.sources.synthetic import default_camera
 
 rosbag2 = pytest.importorskip("rosbags.rosbag2", reason="rosbags is not installed")
@@ -174,9 +177,45 @@ def test_wrong_topics_are_answered_with_the_right_ones(record, camera):
 
 def test_a_missing_camera_is_asked_for(record, camera):
     bag = record(camera_topics(camera, info=None))
-    with pytest.raises(CameraError, match=r"no /cam/camera_info .*--camera CAM\.yaml"):
+    with pytest.raises(CameraError, match=r"nor any other .*give the camera with --camera CAM"):
         open_source(bag)
     assert open_source(bag, camera).camera is camera
+    others = [(f"/{side}/camera_info", START_NS, info_message(camera)) for side in "rl"]
+    bag = record(camera_topics(camera, info=None) + others, name="stereo")
+    with pytest.raises(CameraError, match=r"but /l/camera_info, /r/camera_info; choose one with"):
+        open_source(bag)
+
+
+def test_an_image_topic_on_which_nothing_was_recorded_is_said_to_be_empty(tmp_path, camera):
+    plugin = rosbag2.StoragePlugin.MCAP
+    with rosbag2.Writer(tmp_path / "bag", version=9, storage_plugin=plugin) as writer:
+        writer.add_connection("/cam/image_raw", "sensor_msgs/msg/Image", typestore=STORE)
+    for topic in (None, "/cam/image_raw"):
+        with pytest.raises(SourceError, match=r"/cam/image_raw is empty"):
+            open_source(tmp_path / "bag", camera, image_topic=topic)
+
+
+@pytest.mark.parametrize("truth", ["/ground_truth", "/robot/ground_truth/state", "/mocap"])
+def test_truth_is_not_taken_for_wheel_odometry(record, camera, tmp_path, caplog, truth):
+    caplog.set_level("INFO")
+    (tmp_path / "gt.txt").write_text(f"{START_NS / 1e9:.9f} 0 0 0 0 0 0 1\n")
+    kind = "nav_msgs/msg/Odometry"
+    poses = [(truth, START_NS, pose_message(kind, pose(9)))]
+    gt = "/mocap" if truth == "/mocap" else tmp_path / "gt.txt"
+    with pytest.raises(SourceError, match="has 0 topics with wheel odometry"):
+        open_source(record(camera_topics(camera) + poses), gt=gt, odom_topic="auto")
+    poses.append(("/odom", START_NS, pose_message(kind, pose(2))))
+    bag = record(camera_topics(camera) + poses, name="both")
+    frame = next(iter(open_source(bag, gt=gt, odom_topic="auto")))
+    np.testing.assert_allclose(frame.T_oc, pose(2), atol=1e-9)
+    assert "images from /cam/image_raw, camera from /cam/camera_info" in caplog.text
+    assert f"wheel odometry from /odom, ground truth from {gt}" in caplog.text
+
+
+def test_a_bag_that_is_not_there_is_said_not_to_be():
+    for read in (partial(open_source, kind="rosbag"), partial(read_poses, topic="/odom")):
+        with pytest.raises(SourceError, match=r"there is no nowhere\.mcap; check the path"):
+            read("nowhere.mcap")
 
 
 def test_the_only_camera_info_serves_wherever_it_is(record, camera):
