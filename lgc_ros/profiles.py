@@ -1,13 +1,14 @@
 """Settings of visual odometry by name or file: shipped profiles, and what a user changes in them.
 
 A profile is a YAML mapping of `OdometryOptions`; what it leaves out is as in `default`. With
-`base: NAME` it changes another profile instead.
+`base: NAME` it changes another profile instead. The config.yaml that a run leaves behind is a
+profile, too: its settings are in the section `odometry`.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,13 @@ from lgc_ros.scale import ScaleOptions
 
 PROFILES = ("default", "fast", "accurate")
 BASE = "base"
+RUN_SECTION = "odometry"
 SECTIONS = {"scale": ScaleOptions}
+# Sources of scale that need a number: the setting it is, and what stands for it in messages.
+SCALE_NUMBERS = {
+    "constant_speed": ("speed_mps", "MPS"),
+    "camera_height": ("camera_height_m", "METRES"),
+}
 # How the annotation of a field is met; a number may be written as YAML does not know it (1e-4).
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 
@@ -34,8 +41,13 @@ def load_profile(
         profile: one of PROFILES, or the path of a YAML file.
         overrides: settings that win over the profile's; `scale` may be a mapping itself.
     """
-    settings = _merged(_settings(profile, ()), overrides or {})
-    return _build(OdometryOptions, settings, str(profile))
+    settings = _settings(profile, ())
+    try:
+        return _build(OdometryOptions, _merged(settings, overrides or {}), "")
+    except ConfigError:
+        # Only what is wrong in the profile by itself is blamed on it.
+        _build(OdometryOptions, settings, str(profile))
+        raise
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
@@ -54,6 +66,22 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     return overrides
 
 
+def parse_scale(text: str, known: Collection[str] = ()) -> dict[str, Any]:
+    """Overrides of `scale` from texts such as `depth` and `constant_speed:1.2`.
+
+    The number may be left out if its setting is among the `known` ones.
+    """
+    source, colon, number = text.partition(":")
+    setting, unit = SCALE_NUMBERS.get(source, (None, None))
+    if colon and setting is None:
+        raise ConfigError(f"scale source {source!r} takes no number; give --scale {source}")
+    if number:
+        return {"source": source, setting: number}
+    if setting is not None and setting not in known:
+        raise ConfigError(f"scale source {source!r} needs a number: give --scale {source}:{unit}")
+    return {"source": source}
+
+
 def dump_profile(options: OdometryOptions) -> dict[str, Any]:
     """All settings as a mapping that `load_profile` reads."""
     return asdict(options)
@@ -67,6 +95,8 @@ def _settings(profile: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"the profile {path} cannot be read as YAML: {error}") from error
+    if isinstance(content, dict):
+        content = content.get(RUN_SECTION, content)
     content = {} if content is None else content
     if not isinstance(content, dict):
         raise ConfigError(f"the profile {path} holds no settings: write 'key: value' lines")
@@ -112,27 +142,29 @@ def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 
 
 def _build(kind: type, settings: Any, where: str) -> Any:
+    """Options from settings; mistakes are said to be in `where`, unless that is empty."""
+    blamed = f"{where}: " if where else ""
     known = {field.name: field.type for field in fields(kind)}
     if not isinstance(settings, Mapping):
-        raise ConfigError(f"{where}: {settings!r} should be a mapping of {', '.join(known)}")
+        raise ConfigError(f"{blamed}{settings!r} should be a mapping of {', '.join(known)}")
     values = {}
     for key, value in settings.items():
         if key not in known:
             near = difflib.get_close_matches(str(key), known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
-            raise ConfigError(f"{where}: unknown setting '{key}'; {hint}")
+            raise ConfigError(f"{blamed}unknown setting '{key}'; {hint}")
         section = SECTIONS.get(key)
         if section:
-            values[key] = _build(section, value, f"{where}, {key}")
+            values[key] = _build(section, value, f"{where}, {key}" if where else key)
         else:
-            values[key] = _value(key, known[key], value, where)
+            values[key] = _value(key, known[key], value, blamed)
     try:
         return kind(**values)
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from error
+        raise ConfigError(f"{blamed}{error}") from error
 
 
-def _value(key: str, annotation: str, value: Any, where: str) -> Any:
+def _value(key: str, annotation: str, value: Any, blamed: str) -> Any:
     name, _, optional = annotation.partition(" | ")
     if value is None and optional:
         return None
@@ -144,4 +176,4 @@ def _value(key: str, annotation: str, value: Any, where: str) -> Any:
             raise ValueError
         return wanted(float(value)) if wanted is int else wanted(value)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{where}: {key} is {value!r}, it must be of type {name}") from error
+        raise ConfigError(f"{blamed}{key} is {value!r}, it must be of type {name}") from error

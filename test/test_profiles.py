@@ -14,6 +14,7 @@ from lgc_ros.profiles import (
     dump_profile,
     load_profile,
     parse_assignments,
+    parse_scale,
 )
 from lgc_ros.scale import ScaleOptions
 
@@ -86,6 +87,12 @@ def test_what_was_used_can_be_read_back(tmp_path):
     assert load_profile(path) == options
 
 
+def test_what_a_run_leaves_behind_is_a_profile(tmp_path):
+    options = load_profile("fast", {"seed": 3})
+    config = {"version": "1", "every": 2, "odometry": dump_profile(options)}
+    assert load_profile(write(tmp_path / "config.yaml", yaml.safe_dump(config))) == options
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -106,6 +113,33 @@ def test_a_mistake_is_named_with_its_file(tmp_path, content, message):
     with pytest.raises(ConfigError, match=r"mine\.yaml") as caught:
         load_profile(path)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"widow": 3}, "unknown setting 'widow'; did you mean 'window'?"),
+        ({"window": "many"}, "window is 'many', it must be of type int"),
+        ({"scale": {"source": "sonar"}}, "scale: unknown scale source 'sonar'"),
+    ],
+)
+def test_a_mistake_in_what_replaces_settings_is_not_blamed_on_the_profile(changes, message):
+    with pytest.raises(ConfigError) as caught:
+        load_profile("fast", changes)
+    assert str(caught.value).startswith(message)
+
+
+def test_scale_comes_with_the_number_it_needs():
+    assert parse_scale("depth") == {"source": "depth"}
+    assert parse_scale("camera_height:1.6") == {
+        "source": "camera_height",
+        "camera_height_m": "1.6",
+    }
+    assert parse_scale("constant_speed", ["speed_mps"]) == {"source": "constant_speed"}
+    with pytest.raises(ConfigError, match="give --scale constant_speed:MPS"):
+        parse_scale("constant_speed")
+    with pytest.raises(ConfigError, match="takes no number; give --scale depth"):
+        parse_scale("depth:3")
 
 
 def test_an_unknown_profile_lists_those_there_are():
