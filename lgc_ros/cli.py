@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from rich.table import Table
 import lgc_ros
 from lgc_ros import cli_ros, cli_run
 from lgc_ros.cli_errors import ConsoleHandler, explained_errors, stderr
+from lgc_ros.cli_output import JsonOption, check_folder, write_json
 from lgc_ros.errors import LgcError
 
 app = typer.Typer(
@@ -69,9 +69,6 @@ ThresholdOption = Annotated[
         "others.",
         show_default=False,
     ),
-]
-JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write the results to this JSON file.")
 ]
 
 
@@ -130,7 +127,7 @@ def match_pair(
     if true_pose is not None:
         summary["error_deg"] = score_result(result, *true_pose).error_deg
     if json_file:
-        _write_json(json_file, summary)
+        write_json(json_file, summary)
     if out:
         caption = [
             f"{method}: {summary['inliers']} inliers of {summary['matches']} matches",
@@ -190,7 +187,10 @@ def evaluate_pair_set(
     ] = False,
     json_file: JsonOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write results.json, errors.csv and a plot here.")
+        Path | None,
+        typer.Option(
+            callback=check_folder, help="Write results.json, errors.csv and a plot here."
+        ),
     ] = None,
 ) -> None:
     """mAP and AUC at 5, 10 and 20 degrees, precision and recall, and time, on posed pairs.
@@ -232,9 +232,9 @@ def evaluate_pair_set(
     }
     stdout.print(_accuracy_table(results), _time_table(results))
     if json_file:
-        _write_json(json_file, results)
+        write_json(json_file, results)
     if out:
-        _write_json(out / "results.json", results)
+        write_json(out / "results.json", results)
         write_pair_report(out, scores)
     for written in filter(None, (json_file, out)):
         typer.echo(f"wrote {written}")
@@ -353,7 +353,7 @@ def bench(
         results = run_bench(rounds, device, pairs, progress)
     _print_bench(results, RATIOS)
     if json_file:
-        _write_json(json_file, results)
+        write_json(json_file, results)
     if plot:
         plot_bench(plot, results)
     for written in filter(None, (json_file, plot)):
@@ -408,11 +408,6 @@ def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=stderr, transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _write_json(path: Path, content: dict) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def main() -> None:
