@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from lgc_ros.cli_errors import stderr
+from lgc_ros.cli_errors import INTERRUPTED, stderr
+from lgc_ros.cli_output import JsonOption, check_folder, write_json
 from lgc_ros.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,29 +24,51 @@ if TYPE_CHECKING:
     from lgc_ros.sources import Source
 
 stdout = Console()
+log = logging.getLogger(__name__)
 
-RESULTS = Path("results")
-
+METHODS_HELP = (
+    "Which matches to trust: cn (learned filter), ransac+ratio or another that `lgc match --help` "
+    "explains. Several are compared. "
+)
 MethodsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--method",
-        help="Two-view method, such as cn or ransac+ratio; several are compared. Default: as in "
-        "the profile.",
-    ),
+    typer.Option("--method", help=f"{METHODS_HELP}Default: as in the profile, cn."),
 ]
+ComparedOption = Annotated[
+    list[str] | None,
+    typer.Option("--method", help=f"{METHODS_HELP}Default: cn and ransac+ratio."),
+]
+BAG_METHODS = ["cn", "ransac+ratio"]
 ProfileOption = Annotated[
-    str, typer.Option(help="default, fast, accurate, or a YAML file of your own.")
+    str,
+    typer.Option(
+        help="default, fast, accurate, a YAML file of your own, or the config.yaml of a run."
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Change one setting of the profile, e.g. --set window=8."),
+    typer.Option(
+        "--set",
+        help="Change one setting of the profile, e.g. --set window=8; config/default.yaml "
+        "explains them all.",
+    ),
 ]
-CameraOption = Annotated[Path | None, typer.Option(help="Camera of the images: camera_info YAML.")]
+CameraOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Camera of the images: camera_info YAML. By default that of the data set or bag, or "
+        "camera.yaml beside the images."
+    ),
+]
 EveryOption = Annotated[int, typer.Option(min=1, help="Take every N-th frame only.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="Stop after so many frames.")]
 AlignOption = Annotated[
-    str, typer.Option(help="Before errors are measured: sim3, se3, scale or none.")
+    str,
+    typer.Option(
+        help="How the estimate is laid over the truth before errors are measured: sim3 for one "
+        "camera without metres, se3 if metres are known (--scale), scale if the first pose is "
+        "right, none if both share world and metres."
+    ),
 ]
 ScaleOption = Annotated[
     str | None,
@@ -67,14 +91,19 @@ DepthTopicOption = Annotated[
     typer.Option(help="Bags, --scale depth: topic of depth images; found by type by default."),
 ]
 GroundTruthOption = Annotated[
-    str | None, typer.Option(help="Ground truth: a TUM file, or a topic of a bag.")
-]
-JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write the results to this JSON file.")
+    str | None,
+    typer.Option(
+        help="Ground truth, instead of the source's own: a TUM file of camera poses, or a topic "
+        "of the bag."
+    ),
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option(help="Folder for the results; by default a new one in results/, see latest."),
+    typer.Option(
+        callback=check_folder,
+        help="Folder for the results; by default a new one in results/, to which results/latest "
+        "points.",
+    ),
 ]
 
 
@@ -89,11 +118,18 @@ def run(
     source: Annotated[
         str,
         typer.Argument(
-            help="KITTI, TUM or EuRoC sequence, folder of images, video, rosbag2, or "
-            "synthetic:walk."
+            help="KITTI, TUM or EuRoC sequence, folder of images or video with camera.yaml "
+            "beside it, rosbag2, or synthetic:walk."
         ),
     ],
     camera: CameraOption = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="What SOURCE is, where its files do not tell: kitti, tum, euroc, rosbag, video "
+            "or folder."
+        ),
+    ] = None,
     method: MethodsOption = None,
     profile: ProfileOption = "default",
     settings: SetOption = None,
@@ -111,21 +147,35 @@ def run(
     odom_topic: OdomTopicOption = None,
     depth_topic: DepthTopicOption = None,
 ) -> None:
-    """Visual odometry over any source: trajectory, states, plot and, with ground truth, errors."""
+    """Visual odometry over any source: trajectory, states, plot and, with ground truth, errors.
+
+    Writes trajectory_tum.txt, trajectory_kitti.txt, states.csv, trajectory.png, config.yaml and
+    metrics.json.
+
+    Examples:
+
+    lgc run path/to/kitti/sequences/07 --every 2
+
+    lgc run images/ --camera camera.yaml --profile fast --scale constant_speed:1.2
+
+    lgc run walk.mcap --method cn --method ransac+ratio --gt /ground_truth
+    """
     from lgc_ros.sources import open_source
 
     choices = _choices(method, profile, settings, scale)
     opened = open_source(
         source,
         camera,
+        kind=kind,
         every=every,
         limit=limit,
         gt=gt,
         image_topic=image_topic,
         camera_info_topic=camera_info_topic,
-        **_metre_topics(source, choices, odom_topic, depth_topic),
+        **_metre_topics(source, kind, choices, odom_topic, depth_topic),
     )
-    _run_methods(opened, choices, align, video, out, None)
+    recipe = _recipe(source, camera, gt, every, limit)
+    _run_methods(opened, choices, align, video, out, None, recipe)
 
 
 def evaluate_bag(
@@ -134,7 +184,7 @@ def evaluate_bag(
     camera_info_topic: InfoTopicOption = None,
     gt: GroundTruthOption = None,
     camera: CameraOption = None,
-    method: MethodsOption = None,
+    method: ComparedOption = None,
     profile: ProfileOption = "default",
     settings: SetOption = None,
     scale: ScaleOption = None,
@@ -148,11 +198,15 @@ def evaluate_bag(
 ) -> None:
     """Replay a bag offline, always with the same result, and compare methods on it.
 
-    Without --method: cn and ransac+ratio.
+    Examples:
+
+    lgc evaluate bag walk.mcap --gt /ground_truth --json results.json
+
+    lgc evaluate bag walk.mcap --gt mocap.txt --scale odom --align se3 --method cn
     """
     from lgc_ros.sources import open_source
 
-    choices = _choices(method or ["cn", "ransac+ratio"], profile, settings, scale)
+    choices = _choices(method or BAG_METHODS, profile, settings, scale)
     opened = open_source(
         bag,
         camera,
@@ -162,9 +216,12 @@ def evaluate_bag(
         gt=gt,
         image_topic=image_topic,
         camera_info_topic=camera_info_topic,
-        **_metre_topics(bag, choices, odom_topic, depth_topic),
+        **_metre_topics(bag, "rosbag", choices, odom_topic, depth_topic),
     )
-    _run_methods(opened, choices, align, False, out, json_file)
+    if opened.truth is None:
+        log.warning("no ground truth: give --gt TOPIC or --gt FILE, or there are no errors")
+    recipe = _recipe(bag, camera, gt, every, limit)
+    _run_methods(opened, choices, align, False, out, json_file, recipe)
 
 
 def evaluate_trajectory(
@@ -177,18 +234,26 @@ def evaluate_trajectory(
     align: AlignOption = "sim3",
     json_file: JsonOption = None,
 ) -> None:
-    """Absolute and relative errors and KITTI drift of a trajectory."""
+    """Absolute and relative errors and KITTI drift of a trajectory.
+
+    Examples:
+
+    lgc evaluate trajectory results/latest/trajectory_tum.txt groundtruth.txt
+
+    lgc evaluate trajectory live.mcap:/lgc_odometry/odometry bag:/ground_truth --align se3
+    """
     from lgc_ros.trajectory import evaluate_track, read_track
 
     track, true_track = read_track(estimate), read_track(truth)
     errors = evaluate_track(track, true_track, align)
-    table = Table(title=f"{estimate.name}: {len(errors.aligned)} poses, aligned by {align}")
-    table.add_column("")
-    table.add_column("", justify="right")
+    typer.echo(f"{estimate.name}: {len(errors.aligned)} poses, aligned by {align}")
+    table = Table(box=None, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
     for label, value in (
         ("ATE, RMSE", _number(errors.ate_rmse_m, "m", 4)),
         ("way", _number(errors.truth.length_m, "m", 2)),
-        ("RPE over 1 s", _number(errors.rpe_trans_m, "m", 4)),
+        (f"RPE over {errors.rpe_over}", _number(errors.rpe_trans_m, "m", 4)),
         ("", _number(errors.rpe_rot_deg, "°", 3)),
         ("KITTI drift", _number(errors.kitti_trans_percent, "%", 3)),
         ("", _number(errors.kitti_rot_deg_per_m, "°/m", 5)),
@@ -197,7 +262,8 @@ def evaluate_trajectory(
         table.add_row(label, value)
     stdout.print(table)
     if json_file:
-        _write_json(json_file, {"align": align, "poses": len(errors.aligned), **errors.as_dict()})
+        about = {"align": align, "poses": len(errors.aligned), "path_m": errors.truth.length_m}
+        write_json(json_file, {**about, "rpe_over": errors.rpe_over, **errors.as_dict()})
         typer.echo(f"wrote {json_file}")
 
 
@@ -205,17 +271,34 @@ def _choices(
     methods: list[str] | None, profile: str, settings: list[str] | None, scale: str | None
 ) -> list[OdometryOptions]:
     """The settings of each method asked for, or of the profile's own."""
-    from lgc_ros.profiles import load_profile, parse_assignments
+    from lgc_ros.profiles import load_profile, parse_assignments, parse_scale
 
     overrides = parse_assignments(settings or ())
     if scale:
-        overrides["scale"] = {**overrides.get("scale", {}), **_scale_settings(scale)}
+        changed = overrides.get("scale", {})
+        own = asdict(load_profile(profile).scale)
+        known = [name for name, value in {**own, **changed}.items() if value is not None]
+        overrides["scale"] = {**changed, **parse_scale(scale, known)}
     each = [{**overrides, "method": m} for m in dict.fromkeys(methods or ())] or [overrides]
     return [load_profile(profile, settings_of_one) for settings_of_one in each]
 
 
+def _recipe(
+    source: str | Path, camera: Path | None, gt: str | None, every: int, limit: int | None
+) -> dict[str, Any]:
+    """What was asked for beside the settings, as config.yaml keeps it."""
+    return {
+        "source": str(source),
+        "camera": None if camera is None else str(camera),
+        "gt": gt,
+        "every": every,
+        "limit": limit,
+    }
+
+
 def _metre_topics(
     source: str | Path,
+    kind: str | None,
     choices: list[OdometryOptions],
     odom_topic: str | None,
     depth_topic: str | None,
@@ -224,7 +307,7 @@ def _metre_topics(
     from lgc_ros.sources.rosbag import FIND, is_rosbag
 
     wanted = choices[0].scale.source
-    is_bag = is_rosbag(Path(source))
+    is_bag = kind == "rosbag" or (kind is None and is_rosbag(Path(source)))
     if wanted == "odom" and not is_bag:
         raise ConfigError(
             "scale source odom needs wheel odometry (nav_msgs/Odometry), which only bags hold: "
@@ -243,42 +326,50 @@ def _run_methods(
     video: bool,
     out: Path | None,
     json_file: Path | None,
+    recipe: dict[str, Any],
 ) -> None:
-    """One run per choice of settings; several get a folder each."""
-    from lgc_ros.run import new_results_folder, run_odometry, write_run
+    """One run per choice of settings; several get a folder each. Ctrl-C ends them all."""
+    from lgc_ros.run import results_folder, run_odometry, write_run
     from lgc_ros.trajectory_plot import VideoWriter
 
-    folder = out or new_results_folder(RESULTS, source.name)
     runs: dict[str, Run] = {}
-    for choice in options:
-        target = folder / choice.method if len(options) > 1 else folder
-        target.mkdir(parents=True, exist_ok=True)
-        writer = VideoWriter(target / "video.mp4") if video else None
-        with _progress(f"{source.name}, {choice.method}", _length(source)) as progress:
-            done = run_odometry(source, choice, align=align, progress=progress, video=writer)
-        if writer:
-            writer.close()
-        write_run(target, done)
-        runs[choice.method] = done
+    with results_folder(out, source.name) as folder:
+        for choice in options:
+            target = folder / choice.method if len(options) > 1 else folder
+            writer = VideoWriter(target / "video.mp4") if video else None
+            with _progress(f"{source.name}, {choice.method}", _length(source)) as progress:
+                done = run_odometry(
+                    source, choice, align=align, progress=progress, video=writer, recipe=recipe
+                )
+            if writer:
+                writer.close()
+            write_run(target, done)
+            runs[choice.method] = done
+            if done.interrupted:
+                break
     stdout.print(_runs_table(source.name, runs))
-    for error in getattr(source, "errors", ()):
-        stderr.print(f"skipped: {error}", style="yellow", markup=False)
+    _explain(source, runs)
     if json_file:
         methods_metrics = {name: done.metrics() for name, done in runs.items()}
-        _write_json(json_file, {"dataset": source.name, "methods": methods_metrics})
+        write_json(json_file, {"dataset": source.name, "methods": methods_metrics})
     for written in filter(None, (json_file, folder)):
         typer.echo(f"wrote {written}")
+    if done.interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
-def _scale_settings(text: str) -> dict[str, Any]:
-    """`constant_speed:1.2` names the source and the number it needs."""
-    source, colon, number = text.partition(":")
-    if not colon:
-        return {"source": source}
-    names = {"constant_speed": "speed_mps", "camera_height": "camera_height_m"}
-    if source not in names:
-        raise ConfigError(f"scale source {source!r} takes no number; give --scale {source}")
-    return {"source": source, names[source]: number}
+def _explain(source: Source, runs: dict[str, Run]) -> None:
+    """What the table does not tell: why frames were not tracked, skipped, or not measured."""
+    from lgc_ros.run import missing_truth
+
+    for method, done in runs.items():
+        if reason := done.untracked():
+            typer.echo(f"{method}: {reason}; states.csv tells it for every frame")
+    *_, last = runs.values()
+    if last.skipped:
+        typer.echo(f"frames skipped because they could not be read: {last.skipped}", err=True)
+    if problem := missing_truth(source, last):
+        log.warning(problem)
 
 
 def _length(source: Any) -> int | None:
@@ -332,8 +423,3 @@ def _progress(title: str, total: int | None) -> Iterator[Any]:
             bar.update(task, advance=1, fps=bar.tasks[0].speed or 0.0, status=state.status)
 
         yield update
-
-
-def _write_json(path: Path, content: dict) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -22,11 +25,14 @@ from lgc_ros.features import Extractor
 from lgc_ros.frame import Frame
 from lgc_ros.odometry import OdometryOptions, OdometryState, VisualOdometry
 from lgc_ros.pipelining import extracted_ahead
-from lgc_ros.profiles import dump_profile
+from lgc_ros.profiles import RUN_SECTION, dump_profile
+from lgc_ros.sources import Source
 from lgc_ros.threads import thread_limit
 from lgc_ros.trajectory import (
+    MIN_POSES,
     PoseTrack,
     TrajectoryErrors,
+    check_alignment,
     evaluate_track,
     write_kitti,
     write_tum,
@@ -46,7 +52,9 @@ METRICS = (
     "fps",
     "scale",
 )
+RESULTS = Path("results")
 LATEST = "latest"
+NUMBER = re.compile(r"\d+(\.\d+)?")
 COUNTS = ("features", "matches", "kept", "inliers", "landmarks")
 
 Progress = Callable[[OdometryState], None]
@@ -59,11 +67,15 @@ class Run:
     Attributes:
         name: of the source.
         options: settings used.
-        states: one per frame.
+        states: one per frame, without its matches.
         truth: true poses where the source knows them; None if it knows fewer than three.
         seconds: time spent on odometry, without reading frames; what of the extraction went on
             meanwhile does not count.
         errors: against the truth; None without it, or if nothing was tracked.
+        ground: horizontal axes of the truth's world, such as "xy"; None if nobody says.
+        skipped: frames that could not be read.
+        interrupted: whether the user stopped it before the last frame.
+        recipe: what else was asked for and is needed to repeat it, for config.yaml.
     """
 
     name: str
@@ -72,6 +84,10 @@ class Run:
     truth: PoseTrack | None
     seconds: float
     errors: TrajectoryErrors | None
+    ground: str | None = None
+    skipped: int = 0
+    interrupted: bool = False
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def track(self) -> PoseTrack:
@@ -99,8 +115,27 @@ class Run:
             "path_m": None if self.truth is None else self.truth.length_m,
             "keyframes": sum(state.keyframe for state in self.states),
             "statuses": statuses,
+            "skipped": self.skipped,
             "ms": ms,
         }
+
+    def untracked(self) -> str:
+        """How many frames have no pose of their own, and why; empty if all have one.
+
+        The first does not count: it is the world by definition.
+        """
+        held = [state for state in self.states[1:] if not state.tracked]
+        if not held:
+            return ""
+        verdicts = Counter(state.status for state in held).most_common()
+        told = ", ".join(f"{count} {status}" for status, count in verdicts)
+        line = f"{len(held)} of {len(self.states)} frames were not tracked ({told})"
+        # Messages of one kind differ in their numbers.
+        kinds = [NUMBER.sub("", state.message) for state in held]
+        usual = Counter(filter(None, kinds)).most_common(1)
+        if usual:
+            line += f", mostly because: {held[kinds.index(usual[0][0])].message}"
+        return line
 
 
 def run_odometry(
@@ -111,24 +146,35 @@ def run_odometry(
     extract: Extractor | None = None,
     progress: Progress = lambda state: None,
     video: VideoWriter | None = None,
+    recipe: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Feed every frame of a source to the odometry and, where the truth is known, score it."""
+    """Feed every frame of a source to the odometry and, where the truth is known, score it.
+
+    Ctrl-C ends it early: the frames until then are the run. `recipe` is kept with it.
+    """
+    check_alignment(align)
     with thread_limit(1):
         odometry = VisualOdometry(replace(options, threads=0), extract)
-    states, truth, seconds = [], [], 0.0
+    states, truth, seconds, interrupted = [], [], 0.0, False
     metres = {"depth": 0, "odom": 0}
-    for frame, features in extracted_ahead(source, odometry.extract, options.threads):
-        start = time.perf_counter()
-        state = odometry.process(frame, frame.T_oc, features)
-        seconds += time.perf_counter() - start
-        states.append(state)
-        metres["depth"] += frame.depth is not None
-        metres["odom"] += frame.T_oc is not None
-        if frame.T_wc is not None:
-            truth.append((frame.stamp_ns, frame.T_wc))
-        if video is not None:
-            video.add(frame, state)
-        progress(state)
+    try:
+        for frame, features in extracted_ahead(source, odometry.extract, options.threads):
+            start = time.perf_counter()
+            state = odometry.process(frame, frame.T_oc, features)
+            seconds += time.perf_counter() - start
+            states.append(state.without_matches())
+            metres["depth"] += frame.depth is not None
+            metres["odom"] += frame.T_oc is not None
+            if frame.T_wc is not None:
+                truth.append((frame.stamp_ns, frame.T_wc))
+            if video is not None:
+                video.add(frame, state)
+            progress(state)
+    except KeyboardInterrupt:
+        if not states:
+            raise
+        interrupted = True
+        log.warning("interrupted after %d frames: the results are of these", len(states))
     if not states:
         raise LgcError("the source has no frames")
     if metres.get(options.scale.source) == 0:
@@ -137,8 +183,20 @@ def run_odometry(
             {"depth": "depth", "odom": "wheel odometry"}[options.scale.source],
         )
     track = PoseTrack.from_poses(sorted(truth, key=lambda item: item[0]))
-    known = track if len(track) >= 3 else None
-    run = Run(getattr(source, "name", "source"), options, states, known, seconds, None)
+    known = track if len(track) >= MIN_POSES else None
+    named = getattr(source, "truth", None)
+    run = Run(
+        getattr(source, "name", "source"),
+        options,
+        states,
+        known,
+        seconds,
+        errors=None,
+        ground=None if named is None else named.ground,
+        skipped=getattr(source, "skipped", 0),
+        interrupted=interrupted,
+        recipe={"align": align, **(recipe or {})},
+    )
     return run if known is None else replace(run, errors=_errors(run, align))
 
 
@@ -148,6 +206,16 @@ def _errors(run: Run, align: str) -> TrajectoryErrors | None:
     except LgcError as error:
         log.warning("no trajectory errors: %s", error)
         return None
+
+
+def missing_truth(source: Source, run: Run) -> str:
+    """Why a run has no errors although there is a ground truth; empty if that is not so."""
+    if source.truth is None or run.truth is not None or len(run.states) < MIN_POSES:
+        return ""
+    return (
+        f"no errors: fewer than {MIN_POSES} of {len(run.states)} frames fall between the poses of "
+        f"{source.truth.where}; check that its stamps are of the same clock"
+    )
 
 
 def write_run(folder: Path, run: Run) -> None:
@@ -160,7 +228,8 @@ def write_run(folder: Path, run: Run) -> None:
     config = {
         "version": lgc_ros.__version__,
         "source": run.name,
-        "odometry": dump_profile(run.options),
+        **run.recipe,
+        RUN_SECTION: dump_profile(run.options),
     }
     text = yaml.safe_dump(config, sort_keys=False)
     (folder / "config.yaml").write_text(text, encoding="utf-8")
@@ -170,7 +239,7 @@ def write_run(folder: Path, run: Run) -> None:
     if run.errors is not None:
         title += f": ATE {run.errors.ate_rmse_m:.3f} m over {run.truth.length_m:.1f} m"
     try:
-        plot_run(folder / "trajectory.png", title, run.states, run.errors)
+        plot_run(folder / "trajectory.png", title, run.states, run.track, run.errors, run.ground)
     except LgcError as error:
         log.warning("no plot: %s", error)
 
@@ -197,16 +266,44 @@ def _write_states(path: Path, states: list[OdometryState]) -> None:
             )
 
 
-def new_results_folder(parent: Path, name: str) -> Path:
-    """A new folder named after the source and the time, and `latest` beside it to find it by."""
+@contextmanager
+def results_folder(out: Path | None, name: str, parent: Path = RESULTS) -> Iterator[Path]:
+    """The folder asked for, or a new one in `parent` with `latest` beside it to find it by.
+
+    It is made before the work, which would be lost without it; if the work fails before anything
+    is written, it is gone again, and `latest` stays where it was.
+    """
+    folder = out or _new_folder(parent, name)
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LgcError(
+            f"results cannot be written to {folder} ({error.strerror}): name another folder with "
+            "--out"
+        ) from error
+    try:
+        yield folder
+    except BaseException:
+        if made and not any(folder.iterdir()):
+            folder.rmdir()
+        raise
+    if out is None:
+        _point_to(folder)
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """A name nobody has taken, from the source and the time."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     folder, count = parent / f"{name}-{stamp}", 1
     while folder.exists():
         count += 1
         folder = parent / f"{name}-{stamp}-{count}"
-    folder.mkdir(parents=True)
-    link = parent / LATEST
+    return folder
+
+
+def _point_to(folder: Path) -> None:
+    link = folder.with_name(LATEST)
     if link.is_symlink() or not link.exists():
         link.unlink(missing_ok=True)
         link.symlink_to(folder.name, target_is_directory=True)
-    return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
@@ -13,6 +14,9 @@ from lgc_ros.frame import Frame
 from lgc_ros.odometry import STATUSES, OdometryState
 from lgc_ros.trajectory import PoseTrack, TrajectoryErrors
 from lgc_ros.viz import load_pyplot, write_caption
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Distinguishable with red-green blindness, from calm to alarming.
 STATUS_COLOURS = {
@@ -26,28 +30,50 @@ STATUS_COLOURS = {
 }
 TRUTH_COLOUR = "#444444"
 INSET_SHARE = 0.3
+# Of the first camera, which is the world of an estimate: x right, z ahead.
+CAMERA_GROUND = "xz"
 
 
 def plot_run(
     path: Path,
     title: str,
     states: Sequence[OdometryState],
+    track: PoseTrack,
     errors: TrajectoryErrors | None,
+    ground: str | None = None,
 ) -> None:
-    """Top view, error over time (or the way travelled without ground truth), and statuses."""
+    """Write what `draw_run` draws."""
+    plt = load_pyplot()
+    figure = draw_run(title, states, track, errors, ground)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def draw_run(
+    title: str,
+    states: Sequence[OdometryState],
+    track: PoseTrack,
+    errors: TrajectoryErrors | None,
+    ground: str | None = None,
+) -> Figure:
+    """Top view, error over time (or the way travelled without ground truth), and statuses.
+
+    With errors the way is drawn in the world of the truth, whose horizontal axes are `ground`;
+    if they are not known, in the plane in which the way extends most.
+    """
     plt = load_pyplot()
     figure = plt.figure(figsize=(8, 8.5), layout="constrained")
     grid = figure.add_gridspec(3, 1, height_ratios=(5, 1.6, 0.35))
     top, middle, strip = (figure.add_subplot(cell) for cell in grid)
     figure.suptitle(title)
-    tracked = [state for state in states if state.tracked]
-    track = PoseTrack.from_poses((state.stamp_ns, state.T_wc) for state in tracked)
     seconds = (np.array([state.stamp_ns for state in states]) - states[0].stamp_ns) * 1e-9
     if errors is None:
-        _plot_way(top, [("estimate", track.T_wc[:, :3, 3], STATUS_COLOURS["ok"], "-")], "")
-        steps = np.linalg.norm(np.diff(track.T_wc[:, :3, 3], axis=0), axis=1)
+        way = track.T_wc[:, :3, 3]
+        _plot_way(top, [("estimate", way, STATUS_COLOURS["ok"], "-")], CAMERA_GROUND, "")
+        top.set_title("from above: x right and z ahead of the first camera", fontsize="small")
+        steps = np.linalg.norm(np.diff(way, axis=0), axis=1)
         times = (track.stamps_ns - states[0].stamp_ns) * 1e-9
-        middle.plot(times, np.append(0.0, np.cumsum(steps))[: len(times)])
+        middle.plot(times, np.append(0.0, np.cumsum(steps)))
         middle.set_ylabel("way")
     else:
         truth, aligned = errors.truth.T_wc[:, :3, 3], errors.aligned.T_wc[:, :3, 3]
@@ -55,7 +81,10 @@ def plot_run(
             ("ground truth", truth, TRUTH_COLOUR, "--"),
             ("estimate", aligned, STATUS_COLOURS["ok"], "-"),
         ]
-        _plot_way(top, ways, " (m)")
+        plane = ground or widest_plane(truth)
+        _plot_way(top, ways, plane, " (m)")
+        seen = "from above" if ground else "where the way is widest"
+        top.set_title(f"{seen}: {'-'.join(plane)} plane of the ground truth", fontsize="small")
         times = (errors.aligned.stamps_ns - states[0].stamp_ns) * 1e-9
         middle.plot(times, 100 * errors.position_m, color=STATUS_COLOURS["ok"])
         middle.axhline(100 * errors.ate_rmse_m, color=TRUTH_COLOUR, linestyle=":")
@@ -66,24 +95,23 @@ def plot_run(
     _plot_statuses(strip, seconds, states)
     for axes in (middle, strip):
         axes.set_xlim(0, max(seconds[-1], 1e-3))
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    return figure
 
 
-def _plot_way(axes, ways: list[tuple[str, np.ndarray, str, str]], unit: str) -> None:
-    """Ways in the plane in which they extend most: mostly the ground, seen from above."""
-    positions = np.concatenate([way for _, way, _, _ in ways])
-    if len(positions) == 0:
-        axes.text(0.5, 0.5, "nothing was tracked", ha="center", transform=axes.transAxes)
-        return
-    extent = np.ptp(positions, axis=0)
-    across, along = sorted(np.argsort(-extent, kind="stable")[:2])
+def widest_plane(way: np.ndarray) -> str:
+    """The two axes along which a way (N, 3) extends most, such as "xy"."""
+    extent = np.ptp(way, axis=0)
+    return "".join("xyz"[axis] for axis in sorted(np.argsort(-extent, kind="stable")[:2]))
+
+
+def _plot_way(axes, ways: list[tuple[str, np.ndarray, str, str]], plane: str, unit: str) -> None:
+    """Ways in the plane of two axes, the first one to the right."""
+    across, along = ("xyz".index(axis) for axis in plane)
     for name, way, colour, style in ways:
         axes.plot(way[:, across], way[:, along], style, color=colour, label=name, linewidth=1.6)
     start = ways[0][1][0]
     axes.plot(start[across], start[along], "o", color="black", markersize=5, label="start")
-    names = "xyz"
-    axes.set(xlabel=f"{names[across]}{unit}", ylabel=f"{names[along]}{unit}")
+    axes.set(xlabel=f"{plane[0]}{unit}", ylabel=f"{plane[1]}{unit}")
     axes.set_aspect("equal", adjustable="datalim")
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
@@ -123,6 +151,7 @@ class VideoWriter:
             self._way.append(state.T_wc[:3, 3])
         picture = draw_state(frame.image, state, self._way)
         if self._writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             size = picture.shape[1], picture.shape[0]
             codec = cv2.VideoWriter_fourcc(*"mp4v")
             self._writer = cv2.VideoWriter(str(self.path), codec, self._rate_hz, size)

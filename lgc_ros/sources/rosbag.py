@@ -292,7 +292,8 @@ def _odom_topic(reader: AnyReader, path: Path, topic: str, gt: str | Path | None
     types = topic_types(reader)
     truth = GROUND_TRUTH_TOPIC.strip("/")
     topics = [t for t in sorted(types) if types[t] in ODOM_TYPES and t != gt and truth not in t]
-    return _only(topics, f"wheel odometry ({ODOM_TYPES[0]})", "--odom-topic", reader, path)
+    what = f"wheel odometry ({ODOM_TYPES[0]} that is no ground truth)"
+    return _only(topics, what, "--odom-topic", reader, path)
 
 
 def _depth_topic(reader: AnyReader, path: Path, topic: str) -> str:
