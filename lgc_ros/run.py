@@ -274,7 +274,7 @@ def results_folder(out: Path | None, name: str, parent: Path = RESULTS) -> Itera
     is written, it is gone again, and `latest` stays where it was.
     """
     folder = out or _new_folder(parent, name)
-    made = not folder.exists()
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -285,8 +285,9 @@ def results_folder(out: Path | None, name: str, parent: Path = RESULTS) -> Itera
     try:
         yield folder
     except BaseException:
-        if made and not any(folder.iterdir()):
-            folder.rmdir()
+        for place in made:  # from the inside out
+            if not any(place.iterdir()):
+                place.rmdir()
         raise
     if out is None:
         _point_to(folder)

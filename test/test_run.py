@@ -142,6 +142,14 @@ def test_who_fails_leaves_no_empty_folder_and_latest_where_it_was(tmp_path):
     assert (tmp_path / "latest").resolve() == good.resolve()
 
 
+def test_a_first_run_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(LgcError), results_folder(tmp_path / "new" / "out", "walk"):
+        raise LgcError
+    with pytest.raises(LgcError), results_folder(None, "walk", tmp_path / "results"):
+        raise LgcError
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_folder_of_the_user_is_not_removed(tmp_path):
     with pytest.raises(LgcError), results_folder(tmp_path, "walk"):
         raise LgcError
@@ -454,6 +462,15 @@ def test_lgc_evaluate_bag_compares_methods(walk, tmp_path):
         assert metrics["frames"] == len(walk)
         assert metrics["ate_rmse_m"] is not None
     assert "no ground truth" not in result.output
+
+
+def test_help_teaches_by_examples_and_names_what_is_written():
+    said = lgc("run", "--help").output
+    assert all(name in said for name in RESULTS)
+    for command in (("run",), ("evaluate", "trajectory"), ("evaluate", "bag")):
+        said = " ".join(lgc(*command, "--help").output.split())
+        assert f"Examples: lgc {' '.join(command)} " in said
+    assert "Default: cn and" in said
 
 
 def test_lgc_evaluate_bag_asks_for_ground_truth(walk, tmp_path):

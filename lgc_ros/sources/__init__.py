@@ -3,8 +3,8 @@
     for frame in open_source("rgbd_dataset_freiburg1_xyz"):
         frame.image, frame.stamp_ns, frame.T_wc
 
-Every source has a `name`, a `camera`, a length (where known) and `errors`, and yields `Frame`s
-one by one.
+Every source has a `name`, a `camera`, a length and a `truth` (where known) and `errors`, and
+yields `Frame`s one by one.
 """
 
 from __future__ import annotations
