@@ -188,6 +188,11 @@ class OdometryState:
         """Whether the pose is estimated from this frame rather than held."""
         return self.status in TRACKED
 
+    def without_matches(self) -> OdometryState:
+        """The same but for matches and landmarks: a thousandth of the memory, to be kept."""
+        nothing = {"points_cam": np.empty((0, 3)), "points_px": np.empty((0, 2))}
+        return replace(self, relative=None, scores=np.empty(0), **nothing)
+
 
 @dataclass(frozen=True, eq=False)
 class _Track:
