@@ -15,7 +15,11 @@ SIDE = ("ratio", "mutual", "consensus")
 ROLL_BINS = 36  # of 10 degrees
 ZOOM_BINS = 24  # of a quarter octave
 ZOOM_LIMIT = 3.0  # octaves either way
-SMOOTHING = np.array([0.06, 0.24, 0.4, 0.24, 0.06])  # neighbours count, as rolls and zooms vary
+SMOOTHING = {-2: 0.06, -1: 0.24, 0: 0.4, 1: 0.24, 2: 0.06}  # neighbours count: both vary
+
+# What blurs votes in either direction; roll is an angle and has no ends.
+OVER_ROLL = sum(s * np.roll(np.eye(ROLL_BINS), k, axis=0) for k, s in SMOOTHING.items())
+OVER_ZOOM = sum(s * np.eye(ZOOM_BINS, k=k) for k, s in SMOOTHING.items())
 
 
 def unknown_side(names: Iterable[str]) -> str:
@@ -51,15 +55,5 @@ def consensus(known: object) -> np.ndarray:
     zoom = np.clip(zoom, 0, ZOOM_BINS - 1).astype(np.int64)
     weight = known.mutual * (1 - known.ratio)
     votes = np.bincount(roll * ZOOM_BINS + zoom, weight, ROLL_BINS * ZOOM_BINS)
-    votes = _smooth(votes.reshape(ROLL_BINS, ZOOM_BINS))
+    votes = OVER_ROLL @ votes.reshape(ROLL_BINS, ZOOM_BINS) @ OVER_ZOOM
     return votes[roll, zoom] / max(votes.max(), np.finfo(float).tiny)
-
-
-def _smooth(votes: np.ndarray) -> np.ndarray:
-    """Blurred in both directions; the first, an angle, has no ends."""
-    reach = len(SMOOTHING) // 2
-    shifts = range(-reach, reach + 1)
-    votes = sum(s * np.roll(votes, k, axis=0) for k, s in zip(shifts, SMOOTHING, strict=True))
-    padded = np.pad(votes, ((0, 0), (reach, reach)))
-    width = votes.shape[1]
-    return sum(s * padded[:, k : k + width] for k, s in enumerate(SMOOTHING))
