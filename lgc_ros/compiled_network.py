@@ -151,7 +151,9 @@ def _run_part(
     total = np.zeros((2, width, LANES), np.float32)
     unused = np.zeros_like(total)
     for layer in range(len(gain)):
-        for panel in range(begin, end):
+        for step in range(end - begin):
+            # Back and forth: what a layer has done last is still in the cache.
+            panel = end - 1 - step if layer % 2 else begin + step
             columns = min(COLUMNS, count - panel * COLUMNS)
             for column in range(COLUMNS):
                 counts[column] = column < columns
@@ -168,7 +170,7 @@ def _run_part(
             else:
                 _add_activated(product, scale, shift, block_sum)
                 _multiply(weights[layer - 1], block_sum, product, centre, counts, total)
-            if panel == begin:
+            if step == 0:
                 _centre(product, columns, centre, total)
         _tell(total, centre, matches[part], moments[layer, part])
         _meet(arrived, parts * (layer + 1))
@@ -193,19 +195,13 @@ def _run_part(
 @compiled
 def _activate(product, scale, shift, out):
     for channel in range(len(product)):
-        factor, level = scale[channel], shift[channel]
-        for column in range(COLUMNS):
-            value = product[channel, column] * factor + level
-            out[channel, column] = value if value > 0 else np.float32(0)
+        _activate_row(channel, product, scale, shift, out)
 
 
 @compiled
 def _add_activated(product, scale, shift, out):
     for channel in range(len(product)):
-        factor, level = scale[channel], shift[channel]
-        for column in range(COLUMNS):
-            value = product[channel, column] * factor + level
-            out[channel, column] += value if value > 0 else np.float32(0)
+        _add_activated_row(channel, product, scale, shift, out)
 
 
 @compiled
@@ -276,11 +272,7 @@ def _multiply_tile(typing, tile, weights, panel, out, centre, counts, sums, squa
 
     def generate(context, builder, signature, arguments):
         vectors = Vectors(builder, ir.FloatType(), LANES)
-
-        def multiply_add(a, b, c):
-            contract = ("contract",)
-            return builder.fadd(builder.fmul(a, b, flags=contract), c, flags=contract)
-
+        multiply_add = partial(_multiply_add, builder)
         tile, *values = arguments
         made = arrays(context, builder, signature.args[1:], values)
         weights, panel, out, centre, counts, sums, squares = (array.data for array in made)
@@ -307,6 +299,45 @@ def _multiply_tile(typing, tile, weights, panel, out, centre, counts, sums, squa
         return context.get_dummy_value()
 
     return signature, generate
+
+
+def _activation(is_added: bool):
+    """What normalizes and clamps a channel of a panel, and writes it or adds it to what is there.
+
+    Compilers would ask at every channel whether input and output are the same memory.
+    """
+
+    @intrinsic
+    def activate_row(typing, channel, product, scale, shift, out):
+        def generate(context, builder, signature, arguments):
+            vectors = Vectors(builder, ir.FloatType(), LANES)
+            zeros = ir.Constant(vectors.kind, [0.0] * LANES)
+            channel, *values = arguments
+            made = arrays(context, builder, signature.args[1:], values)
+            product, scale, shift, out = (array.data for array in made)
+            factor, level = (vectors.repeated(base, channel) for base in (scale, shift))
+            start = builder.mul(channel, INT64(COLUMNS))
+            places = [builder.add(start, INT64(v * LANES)) for v in range(VECTORS)]
+            for place in places:
+                value = _multiply_add(builder, vectors.load(product, place), factor, level)
+                value = builder.select(builder.fcmp_ordered(">", value, zeros), value, zeros)
+                if is_added:
+                    value = builder.fadd(value, vectors.load(out, place))
+                vectors.store(value, out, place)
+            return context.get_dummy_value()
+
+        return types.void(channel, product, scale, shift, out), generate
+
+    return activate_row
+
+
+_activate_row, _add_activated_row = _activation(is_added=False), _activation(is_added=True)
+
+
+def _multiply_add(builder, a, b, c):
+    """a b + c, in one instruction where there is one."""
+    contract = ("contract",)
+    return builder.fadd(builder.fmul(a, b, flags=contract), c, flags=contract)
 
 
 @intrinsic
