@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lgc_ros.camera import Camera
 from lgc_ros.checkpoint import load_checkpoint
+from lgc_ros.compiled_network import COLUMNS, CompiledNetwork
 from lgc_ros.engines import MODULES, make_engine, missing_modules
 from lgc_ros.errors import DatasetError
 from lgc_ros.features import Features, make_extractor
@@ -120,7 +121,14 @@ def _products(network: CorrespondenceNetwork) -> Contestants:
         for weight in weights:
             torch.mm(weight, columns, out=columns_out)
 
-    contestants = {"gemm torch rows": by_rows, "gemm torch cols": by_columns}
+    compiled = CompiledNetwork(network, torch.get_num_threads())
+    panels = np.random.default_rng(0).random((-(-FULL // COLUMNS), width, COLUMNS), np.float32)
+    panels_out = np.empty_like(panels)
+    contestants = {
+        "gemm torch rows": by_rows,
+        "gemm torch cols": by_columns,
+        "gemm numba": lambda: compiled.products_alone(panels, panels_out),
+    }
     if not missing_modules("openvino"):
         contestants["gemm openvino"] = _openvino_products(weights, columns.numpy())
     return contestants

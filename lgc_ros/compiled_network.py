@@ -9,6 +9,7 @@ once per layer, where several threads share the panels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
@@ -96,11 +97,21 @@ class CompiledNetwork:
                 arrived=np.zeros(1, np.int64),
                 logits=logits,
             )
-            others = [self._helpers.submit(run, part) for part in range(1, parts)]
-            run(0)
-            for other in others:
-                other.result()
+            self._share(run, parts)
         return logits
+
+    def products_alone(self, panels: np.ndarray, out: np.ndarray) -> None:
+        """Multiply panels (M, width, COLUMNS) by each layer's weights, to see what that takes."""
+        parts, weights = self._threads, self._parameters["weights"]
+        run = partial(_multiply_part, parts=parts, weights=weights, panels=panels, out=out)
+        self._share(run, parts)
+
+    def _share(self, run: Callable[[int], None], parts: int) -> None:
+        """Run each part in a thread of its own, the first in this one."""
+        others = [self._helpers.submit(run, part) for part in range(1, parts)]
+        run(0)
+        for other in others:
+            other.result()
 
 
 def _padded(array: np.ndarray, *shape: int) -> np.ndarray:
@@ -190,6 +201,17 @@ def _run_part(
             weight = output[channel]
             for column in range(columns):
                 row[column] += weight * block_sum[channel, column]
+
+
+@compiled
+def _multiply_part(part, parts, weights, panels, out):
+    """The products of a part of the panels, and nothing else but their moments."""
+    width, count = panels.shape[1], len(panels)
+    centre, counts = np.zeros(width, np.float32), np.ones(COLUMNS, np.float32)
+    total = np.zeros((2, width, LANES), np.float32)
+    for layer in range(len(weights)):
+        for panel in range(count * part // parts, count * (part + 1) // parts):
+            _multiply(weights[layer], panels[panel], out[panel], centre, counts, total)
 
 
 @compiled

@@ -59,6 +59,16 @@ def test_panels_that_are_full_or_not_shared_or_not_give_the_exact_logits(network
     assert logits == pytest.approx(exact(rows), abs=5e-5)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_products_alone_are_those_of_the_layers(network, threads):
+    width = network.config.width
+    panels = np.random.default_rng(0).random((5, width, COLUMNS), np.float32)
+    out = np.empty_like(panels)
+    CompiledNetwork(network, threads).products_alone(panels, out)
+    last = list(network.perceptrons())[-1].linear.weight.detach().numpy()
+    np.testing.assert_allclose(out, last @ panels, atol=1e-4)
+
+
 def test_the_same_threads_give_the_same_bytes(network):
     run, rows = CompiledNetwork(network, 2), rows_of(2000, network)
     first = run(rows)
