@@ -33,7 +33,7 @@ from lgc_ros.landmarks import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
 from lgc_ros.matching import Matches, correspond, match, nearest_rows
 from lgc_ros.methods import parse_method
 from lgc_ros.refinement import fit_rotation, refine_pose
-from lgc_ros.scale import ScaleEstimator, ScaleEvidence, ScaleOptions
+from lgc_ros.scale import NEEDS, ScaleEstimator, ScaleEvidence, ScaleOptions
 from lgc_ros.start import Motion, Sight, find_motion, motion_covariance
 from lgc_ros.threads import limit_threads
 from lgc_ros.two_view import Decider, TwoViewResult
@@ -243,6 +243,16 @@ class VisualOdometry:
     def scale_sigma(self) -> float:
         """Relative standard deviation of the scale; 1 while no source has said anything."""
         return self._scale.sigma
+
+    def scale_warning(self) -> str:
+        """What the source of scale is missing if it mostly knew nothing; else empty."""
+        scale, source = self._scale, self.options.scale.source
+        if source == "none" or 2 * scale.answered >= scale.asked:
+            return ""
+        return (
+            f"scale source {source} knew nothing at {scale.asked - scale.answered} of "
+            f"{scale.asked} keyframes, so do not trust metres: it needs {NEEDS[source]}"
+        )
 
     def reset(self) -> None:
         """Forget everything but the settings; the next frame is the new world."""

@@ -156,15 +156,12 @@ def run_odometry(
     with thread_limit(1):
         odometry = VisualOdometry(replace(options, threads=0), extract)
     states, truth, seconds, interrupted = [], [], 0.0, False
-    metres = {"depth": 0, "odom": 0}
     try:
         for frame, features in extracted_ahead(source, odometry.extract, options.threads):
             start = time.perf_counter()
             state = odometry.process(frame, frame.T_oc, features)
             seconds += time.perf_counter() - start
             states.append(state.without_matches())
-            metres["depth"] += frame.depth is not None
-            metres["odom"] += frame.T_oc is not None
             if frame.T_wc is not None:
                 truth.append((frame.stamp_ns, frame.T_wc))
             if video is not None:
@@ -177,11 +174,9 @@ def run_odometry(
         log.warning("interrupted after %d frames: the results are of these", len(states))
     if not states:
         raise LgcError("the source has no frames")
-    if metres.get(options.scale.source) == 0:
-        log.warning(
-            "no frame has %s: the trajectory is not in metres; choose another --scale",
-            {"depth": "depth", "odom": "wheel odometry"}[options.scale.source],
-        )
+    missing = odometry.scale_warning()
+    if missing:
+        log.warning("%s; or choose another --scale", missing)
     track = PoseTrack.from_poses(sorted(truth, key=lambda item: item[0]))
     known = track if len(track) >= MIN_POSES else None
     named = getattr(source, "truth", None)

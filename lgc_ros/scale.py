@@ -28,7 +28,7 @@ UNKNOWN_SIGMA = 1.0
 # What a source cannot know better than, however well its answers agree: relative.
 MIN_SIGMA = {"constant_speed": 0.1, "odom": 0.02, "depth": 0.005, "camera_height": 0.05}
 MIN_DEPTHS = 15
-MIN_GROUND_POINTS = 6
+MIN_GROUND_POINTS = 12
 # Ground lies between these angles below the horizon: nearer is the robot, farther is imprecise.
 GROUND_BELOW_DEG = (4.0, 60.0)
 # Motion steeper than this against the ground assumed is not along it.
@@ -163,6 +163,14 @@ def _ratio(metres: float, units: float) -> float | None:
     return float(metres / units) if metres > 0 and units > 1e-9 else None
 
 
+NEEDS = {
+    "constant_speed": "motion",
+    "odom": "wheel odometry with every frame",
+    "depth": "depth at the landmarks",
+    "camera_height": "flat ground with many keypoints on it (SIFT finds more there than ORB)",
+}
+"""What a source that knows nothing is missing."""
+
 SOURCES: dict[str, Callable[[ScaleEvidence, ScaleOptions], float | None]] = {
     "none": _none,
     "constant_speed": _constant_speed,
@@ -173,10 +181,15 @@ SOURCES: dict[str, Callable[[ScaleEvidence, ScaleOptions], float | None]] = {
 
 
 class ScaleEstimator:
-    """Turns the answers of a source into corrections of the map."""
+    """Turns the answers of a source into corrections of the map.
+
+    Attributes:
+        asked, answered: how often the source was asked, and knew something.
+    """
 
     def __init__(self, options: ScaleOptions) -> None:
         self.options = options
+        self.asked = self.answered = 0
         self._log_ratios: deque[float] = deque(maxlen=MEMORY)
 
     @property
@@ -191,8 +204,10 @@ class ScaleEstimator:
     def correction(self, evidence: ScaleEvidence) -> float:
         """The factor to multiply the map with, 1 if nothing is known."""
         ratio = SOURCES[self.options.source](evidence, self.options)
+        self.asked += 1
         if ratio is None:
             return 1.0
+        self.answered += 1
         self._log_ratios.append(np.log(ratio))
         step = float(np.median(self._log_ratios))
         # Earlier answers were about the map before the correction.

@@ -21,6 +21,7 @@ from lgc_ros.errors import ConfigError, LgcError, SourceError
 from lgc_ros.odometry import OdometryOptions
 from lgc_ros.profiles import load_profile
 from lgc_ros.run import METRICS, results_folder, run_odometry, write_run
+from lgc_ros.scale import ScaleOptions
 from lgc_ros.sources.synthetic import SyntheticSource
 from lgc_ros.sources.tum import write_tum
 from lgc_ros.trajectory import read_track
@@ -259,6 +260,13 @@ def test_lgc_run_writes_a_video(sequence, tmp_path):
     assert result.exit_code == 0, result.output
     video = cv2.VideoCapture(str(tmp_path / "video.mp4"))
     assert int(video.get(cv2.CAP_PROP_FRAME_COUNT)) == 5
+
+
+def test_a_source_of_scale_that_knows_nothing_is_named(walk, caplog):
+    blind = Frames(replace(frame, depth=None) for frame in walk)
+    run_odometry(blind, replace(OPTIONS, scale=ScaleOptions("depth")))
+    assert "depth knew nothing at" in caplog.text
+    assert "choose another --scale" in caplog.text
 
 
 def test_lgc_run_takes_metric_scale_from_depth(sequence, tmp_path):

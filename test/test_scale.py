@@ -47,6 +47,13 @@ def test_the_ground_gives_metres():
     assert scale_of(height_options(), evidence(points)) == pytest.approx(UNIT_M, rel=0.05)
 
 
+def test_a_few_points_are_not_taken_for_the_ground():
+    rng = np.random.default_rng(3)
+    estimator = ScaleEstimator(height_options())
+    assert estimator.correction(evidence(plane(rng, 10, HEIGHT_M))) == 1.0
+    assert (estimator.asked, estimator.answered) == (1, 0)
+
+
 def test_a_table_above_the_ground_is_not_taken_for_it():
     rng = np.random.default_rng(4)
     points = np.vstack([plane(rng, 60, HEIGHT_M), plane(rng, 90, HEIGHT_M / 2), walls(rng, 60)])
