@@ -276,6 +276,8 @@ def _choices(
     overrides = parse_assignments(settings or ())
     if scale:
         changed = overrides.get("scale", {})
+        if not isinstance(changed, dict):
+            raise ConfigError(f"--set scale={changed} contradicts --scale {scale}: give one only")
         own = asdict(load_profile(profile).scale)
         known = [name for name, value in {**own, **changed}.items() if value is not None]
         overrides["scale"] = {**changed, **parse_scale(scale, known)}

@@ -281,6 +281,7 @@ def test_lgc_run_takes_metric_scale_from_depth(sequence, tmp_path):
     ("arguments", "message"),
     [
         (("--set", "widow=3"), "did you mean 'window'"),
+        (("--scale", "depth", "--set", "scale=3"), "give one only"),
         (("--scale", "depth:3"), "takes no number"),
         (("--scale", "constant_speed"), "--scale constant_speed:MPS"),
         (("--align", "foo"), "use one of sim3"),
