@@ -58,14 +58,15 @@ def run_bench(
     """Medians, 5th and 95th percentiles in milliseconds, and the ratios of RATIOS.
 
     Args:
-        rounds: how often each contestant runs; the slow ones run a third of it.
+        rounds: how often each method runs; sequences run a third of it, single steps three times.
         device: where the filter runs.
         pairs: folder with pairs.txt and images/, whose pairs with few right matches RANSAC meets;
             without it, rendered ones.
         progress: told how much is done of how much.
     """
-    few = max(1, rounds // 3)
-    total, done = 3 * rounds + 2 * few + 5 * WARM_UP_ROUNDS, iter(range(1, 10**9))
+    few, many = max(1, rounds // 3), 3 * rounds
+    total = rounds + 2 * many + 2 * few + 5 * WARM_UP_ROUNDS
+    done = iter(range(1, total + 1))
 
     def tick() -> None:
         progress(next(done), total)
@@ -77,8 +78,8 @@ def run_bench(
     features = [extract(frames[index].image) for index in (FIRST, SECOND)]
     hard = list(islice(real_pairs(pairs) if pairs else rendered_pairs(source), HARD_PAIRS))
     stages = stage_times(frames[FIRST], frames[SECOND], device, rounds, tick)
-    filtering = take_turns(filters(device), rounds, tick)
-    matching = take_turns(matchers(*features), rounds, tick)
+    filtering = take_turns(filters(device), many, tick)
+    matching = take_turns(matchers(*features), many, tick)
     deciding = take_turns(deciders(hard, device), few, tick)
     sequences = take_turns(odometries(frames, device), few, tick)
     per_frame = {name: values / len(frames) for name, values in sequences.items()}

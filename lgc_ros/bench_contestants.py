@@ -93,17 +93,22 @@ def filters(device: str) -> Contestants:
     rows = np.random.default_rng(0).uniform(-0.5, 0.5, (max(MATCHES), channels))
     rows = rows.astype(np.float32)
     plain, tensor = PlainNetwork(network), torch.from_numpy(rows[:FULL].T[None].copy())
-    engines = {"default": make_engine("auto", network, info, device)}
-    for name in ("numba", "torch", *MODULES):
-        if not missing_modules(name):
-            engines[name] = make_engine(name, network, info, device)
-    contestants = {
+    # OpenMP's threads spin for a while after their work: what uses them is followed by what takes
+    # one thread, and the compiled network comes after those that leave no such threads behind.
+    names = ("torch", *MODULES, "numba")
+    engines = {
+        name: make_engine(name, network, info, device)
+        for name in names
+        if not missing_modules(name)
+    }
+    engines["default"] = make_engine("auto", network, info, device)
+    plain_torch = torch.inference_mode()(lambda: plain(tensor))
+    sweep = {
         f"{name} {count}": lambda run=engine.run, count=count: run(rows[:count])
         for count in MATCHES
         for name, engine in engines.items()
     }
-    contestants["plain torch"] = torch.inference_mode()(lambda: plain(tensor))
-    return contestants | _products(network)
+    return {"plain torch": plain_torch, **_products(network), **sweep}
 
 
 def _products(network: CorrespondenceNetwork) -> Contestants:
@@ -124,14 +129,10 @@ def _products(network: CorrespondenceNetwork) -> Contestants:
     compiled = CompiledNetwork(network, torch.get_num_threads())
     panels = np.random.default_rng(0).random((-(-FULL // COLUMNS), width, COLUMNS), np.float32)
     panels_out = np.empty_like(panels)
-    contestants = {
-        "gemm torch rows": by_rows,
-        "gemm torch cols": by_columns,
-        "gemm numba": lambda: compiled.products_alone(panels, panels_out),
-    }
+    contestants = {"gemm torch rows": by_rows, "gemm torch cols": by_columns}
     if not missing_modules("openvino"):
         contestants["gemm openvino"] = _openvino_products(weights, columns.numpy())
-    return contestants
+    return contestants | {"gemm numba": lambda: compiled.products_alone(panels, panels_out)}
 
 
 def _openvino_products(weights: Sequence[torch.Tensor], columns: np.ndarray) -> Callable:
