@@ -74,7 +74,7 @@ def _products(a: np.ndarray, b: np.ndarray) -> tuple[Product, np.ndarray, np.nda
     squares_a, squares_b = (
         np.square(side, dtype=np.int32).sum(1, dtype=np.int32) for side in (bytes_a, bytes_b)
     )
-    further = product(slice(0, 0)).shape[1] - len(b)
+    further = -len(b) % COLUMNS if multiplied is _product_of_shorts else 0
     return product, squares_a, np.pad(squares_b, (0, further), constant_values=FAR // 2)
 
 
