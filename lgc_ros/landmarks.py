@@ -14,7 +14,7 @@ from lgc_ros.camera import Camera
 from lgc_ros.covariance import rescaled
 from lgc_ros.features import Features
 from lgc_ros.geometry import triangulate_angular
-from lgc_ros.refinement import project
+from lgc_ros.refinement import MIN_DEPTH, project
 
 NONE = -1
 # A landmark's depth must be known to this part of itself; below, it is taken for a direction.
@@ -152,6 +152,29 @@ class LandmarkMap:
         newest_first = self.keyframes[::-1]
         shared = [(int(mask[keyframe.landmark].sum()), keyframe) for keyframe in newest_first]
         return sorted(shared, key=lambda item: -item[0])
+
+    def expected(
+        self, keyframe: Keyframe, others: list[Keyframe]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Landmarks of other keyframes that this one should see, too, and has not been found to.
+
+        Returns:
+            Their ids (L,), where they project (L, 2), normalized, and their descriptors (L, D) in
+            the first of the others that sees them.
+        """
+        known = np.zeros(len(self.points) + 1, bool)
+        known[keyframe.landmark] = known[NONE] = True
+        ids, descriptors = [], []
+        for other in others:
+            new = ~known[other.landmark]
+            ids.append(other.landmark[new])
+            descriptors.append(other.view.features.descriptors[new])
+            known[ids[-1]] = True
+        ids = np.concatenate(ids)
+        points_cam = self.points[ids] @ keyframe.R_cw.T + keyframe.t_cw
+        ahead = points_cam[:, 2] > MIN_DEPTH
+        x, _ = project(points_cam[ahead])
+        return ids[ahead], x, np.concatenate(descriptors)[ahead]
 
     def adjust(self, window: int, max_fixed: int, iterations: int) -> None:
         """Refine the newest keyframe, those most covisible with it, and all they see.

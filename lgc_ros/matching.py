@@ -71,8 +71,8 @@ def match(features0: Features, features1: Features) -> Matches:
         index = np.empty(0, np.int64)
         return Matches(index, index, nothing, nothing, np.empty(0, bool))
     nearest, second, mutual = nearest_two(descriptors0, descriptors1)
-    distance = _distance(descriptors0, descriptors1[nearest])
-    distance_second = _distance(descriptors0, descriptors1[second])
+    distance = distance_by_row(descriptors0, descriptors1[nearest])
+    distance_second = distance_by_row(descriptors0, descriptors1[second])
     # One candidate, or two equally near ones, are not distinctive at all.
     ratio = np.ones_like(distance)
     np.divide(distance, distance_second, out=ratio, where=distance_second > 0)
@@ -165,8 +165,8 @@ def _check_comparable(features0: Features, features1: Features) -> None:
         )
 
 
-def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Row by row distances, without the rounding that the product of `match` has."""
+def distance_by_row(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(N,) float32 distances of descriptors, row by row, without the rounding of a product."""
     if a.dtype == np.uint8:
         return differing_bits(a, b)
     difference = a - b

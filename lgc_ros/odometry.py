@@ -29,8 +29,9 @@ from lgc_ros.geometry import (
     rotation_error_deg,
     sampson_distance,
 )
+from lgc_ros.guided import NOT_FOUND, find_near
 from lgc_ros.landmarks import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
-from lgc_ros.matching import Matches, correspond, match, nearest_rows
+from lgc_ros.matching import Matches, correspond, distance_by_row, match, nearest_rows
 from lgc_ros.methods import parse_method
 from lgc_ros.refinement import fit_rotation, refine_pose
 from lgc_ros.scale import NEEDS, ScaleEstimator, ScaleEvidence, ScaleOptions
@@ -83,8 +84,13 @@ MIN_INITIAL_SHARE = 1 / 3
 INITIAL_SIGMA = 0.02
 # Landmarks in common that carry the scale over to a new beginning.
 MIN_COMMON_LANDMARKS = 5
+# Landmarks of this many keyframes are looked for in a new one, this far from where they should be,
+# and found if as alike as this share of the matches that gave its pose.
+CONNECTED_KEYFRAMES = 10
+SEARCH_PX = 4.0
+ALIKE_SHARE = 0.97
 # Matches that no filter has seen make landmarks within this part of the inlier threshold.
-HAND_OVER_SHARE = 0.5
+CLOSE_SHARE = 0.5
 # An older keyframe takes the place of a new one if it is this much nearer than the current one.
 RETURN_DISTANCE = 0.6
 RETURN_TURN_DEG = 15.0
@@ -594,7 +600,7 @@ class VisualOdometry:
         keyframe.landmark[track.index1[used]] = reference.landmark[track.index0[used]]
         self.map.add_keyframe(keyframe, keep=reference)
         self.map.triangulate(reference, keyframe, track.index0, track.index1)
-        self._connect(keyframe, reference)
+        self._connect(keyframe, track, used)
         self.map.adjust(
             self.options.window, self.options.window_fixed, self.options.window_iterations
         )
@@ -604,39 +610,54 @@ class VisualOdometry:
         clock.lap("map")
         return keyframe
 
-    def _connect(self, keyframe: Keyframe, reference: Keyframe) -> None:
-        """Match a new keyframe to one more that sees its landmarks: longer, stiffer tracks."""
-        for shared, other in self.map.covisible(keyframe.landmark):
-            if other is keyframe or other is reference:
-                continue
-            if shared < MIN_LANDMARKS:
-                return
-            self._hand_over(other, keyframe)
-            return
+    def _connect(self, keyframe: Keyframe, track: _Track, used: np.ndarray) -> None:
+        """Tie a new keyframe to more than the one it was matched to: longer, stiffer tracks.
 
-    def _hand_over(self, other: Keyframe, keyframe: Keyframe) -> None:
-        """Landmarks of another keyframe, and new ones, for what the two see in common.
-
-        Their poses are known, and tell right matches from wrong ones. The two may have drifted
-        apart, which landmarks in common shall mend; new ones come from close matches only.
+        Landmarks of others are looked for where the pose says they should be, so that drift ends
+        where the camera comes back to. What is left becomes new landmarks with one of them.
         """
-        matches = match(other.view.features, keyframe.view.features)
-        index0, index1 = matches.index0[matches.mutual], matches.index1[matches.mutual]
-        x0, x1 = other.view.x[index0], keyframe.view.x[index1]
-        pixel = 1 / keyframe.view.camera.focal
-        ids = other.landmark[index0]
-        fresh = (ids >= 0) & (keyframe.landmark[index1] < 0)
-        fresh &= ~np.isin(ids, keyframe.landmark[keyframe.landmark >= 0])
-        points_cam = self.map.points[ids] @ keyframe.R_cw.T + keyframe.t_cw
-        with np.errstate(all="ignore"):
-            offset = points_cam[:, :2] / points_cam[:, 2:] - x1
-        fresh &= (points_cam[:, 2] > 0) & (
-            np.linalg.norm(offset, axis=1) < PNP_THRESHOLD_PX * pixel
+        others = [
+            other
+            for shared, other in self.map.covisible(keyframe.landmark)
+            if other is not keyframe and shared >= MIN_LANDMARKS
+        ][:CONNECTED_KEYFRAMES]
+        if not others:
+            return
+        view, reference = keyframe.view, track.reference
+        distance = distance_by_row(
+            reference.view.features.descriptors[track.index0[used]],
+            view.features.descriptors[track.index1[used]],
         )
-        keyframe.landmark[index1[fresh]] = ids[fresh]
+        ids, x, descriptors = self.map.expected(keyframe, others)
+        found = find_near(
+            x,
+            descriptors,
+            view.x,
+            view.features.descriptors,
+            radius=SEARCH_PX / view.camera.focal,
+            max_distance=np.quantile(distance, ALIKE_SHARE),
+        )
+        new = found != NOT_FOUND
+        new[new] = keyframe.landmark[found[new]] == NONE
+        keyframe.landmark[found[new]] = ids[new]
+        for other in others:
+            if other is not reference:
+                self._densify(other, keyframe)
+                return
+
+    def _densify(self, other: Keyframe, keyframe: Keyframe) -> None:
+        """New landmarks from keypoints of two keyframes that show none yet.
+
+        No filter has seen their matches; the poses, which are known, tell right from wrong.
+        """
+        free0, free1 = (np.flatnonzero(k.landmark == NONE) for k in (other, keyframe))
+        matches = match(other.view.features.subset(free0), keyframe.view.features.subset(free1))
+        index0 = free0[matches.index0[matches.mutual]]
+        index1 = free1[matches.index1[matches.mutual]]
         E_10 = essential_from_pose(*_relative_pose(other, keyframe))
-        close = HAND_OVER_SHARE * self.options.threshold_px * pixel
-        close = sampson_distance(E_10, x0, x1) < close**2
+        threshold = CLOSE_SHARE * self.options.threshold_px / keyframe.view.camera.focal
+        x0, x1 = other.view.x[index0], keyframe.view.x[index1]
+        close = sampson_distance(E_10, x0, x1) < threshold**2
         self.map.triangulate(other, keyframe, index0[close], index1[close])
 
     def _correct_scale(
