@@ -30,7 +30,7 @@ def test_everything_is_found_near_its_place(rng, kind):
 
 def test_nothing_is_found_beyond_the_radius(rng):
     points, looks = scene(rng)
-    far = points + [0.0, 0.021]
+    far = points + np.array([0.0, 0.021])
     found = find_near(far, looks, points, looks, 0.02, max_distance=1.0)
     assert (found == NOT_FOUND).all()
 

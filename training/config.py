@@ -31,8 +31,11 @@ class TrainConfig:
         features: kind of keypoints, recorded in the model.
         side: side information, see ``lgc_ros.side``.
         blocks, width, context: architecture, see ``lgc_ros.network.NetworkConfig``.
-        init: model to start from, of the same architecture; its side information may differ.
-            Empty for random weights.
+        init: model to start from; its side information may differ, and it may have more blocks,
+            of which evenly spaced ones are taken. Empty for random weights.
+        teacher: model whose logits are learned beside the labels; its side information must be
+            the same. Empty for none.
+        distill: weight of what the teacher says.
         loss: ``hybrid``, ``classification``, ``essential`` or ``direct``.
         alpha, beta, beta_from: weights of the two losses; beta is zero before step ``beta_from``.
         label_threshold: a match is right below this squared symmetric epipolar distance.
@@ -57,6 +60,8 @@ class TrainConfig:
     width: int = 128
     context: str = "cn"
     init: str = ""
+    teacher: str = ""
+    distill: float = 1.0
     loss: str = "hybrid"
     alpha: float = 1.0
     beta: float = 0.1
@@ -86,6 +91,8 @@ class TrainConfig:
         for key in ("blocks", "width", "matches", "batch", "steps", *EVERY):
             if getattr(self, key) < 1:
                 raise ConfigError(f"{key} is {getattr(self, key)}, it must be at least 1")
+        if self.teacher and self.loss == "direct":
+            raise ConfigError("a teacher tells logits, which a network of the loss direct has not")
         if problem := unknown_side(self.side):
             raise ConfigError(problem)
         if not self.sources:
@@ -117,6 +124,7 @@ def read_train_config(path: Path, overrides: dict[str, str] | None = None) -> Tr
         sources=tuple(replace(s, path=s.path and _expand(s.path, path)) for s in built),
         validation=tuple(_expand(name, path) for name in config.validation),
         init=_expand(config.init, path),
+        teacher=_expand(config.teacher, path),
     )
 
 

@@ -9,6 +9,9 @@ from torch import Tensor
 from lgc_ros.network import match_weights
 from lgc_ros.torch_geometry import weighted_eight_point
 
+TAUGHT_LIMIT = 10.0
+"""Beyond this logit nothing depends on how sure a teacher is."""
+
 
 def classification_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """Binary cross entropy; right and wrong matches of each pair have equal say (equation 6).
@@ -21,6 +24,15 @@ def classification_loss(logits: Tensor, labels: Tensor) -> Tensor:
     right = (entropy * labels).sum(1) / labels.sum(1).clamp_min(1)
     wrong = (entropy * (1 - labels)).sum(1) / (1 - labels).sum(1).clamp_min(1)
     return (right + wrong).mean() / 2
+
+
+def distillation_loss(logits: Tensor, taught: Tensor) -> Tensor:
+    """How far logits (B, N) are from those of a teacher: Huber's loss, linear beyond 1.
+
+    Unlike the entropy of probabilities it keeps apart what is sure from what is surer, which
+    decides on the matches a pose is estimated from.
+    """
+    return F.huber_loss(logits, taught.clamp(-TAUGHT_LIMIT, TAUGHT_LIMIT))
 
 
 def essential_loss(E: Tensor, E_gt: Tensor) -> Tensor:

@@ -29,7 +29,12 @@ from lgc_ros.errors import CheckpointError, ConfigError, LgcError
 from lgc_ros.network import COORDINATES, CorrespondenceNetwork
 from training.config import TrainConfig
 from training.data.batches import Batch, Batches, open_dump
-from training.losses import classification_loss, essential_loss, regression_loss
+from training.losses import (
+    classification_loss,
+    distillation_loss,
+    essential_loss,
+    regression_loss,
+)
 from training.progress import progress_bar
 from training.validation import ValidationScore, validate
 
@@ -70,6 +75,7 @@ class _Run:
         self.rank, self.world = rank, world
         torch.manual_seed(config.seed)
         self.network = _initial_network(config).to(device)
+        self.teacher, self.taught_by = _teacher(config, device)
         self.average = copy.deepcopy(self.network) if config.average else None
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.learning_rate)
         self.scaler = torch.amp.GradScaler(device.type, enabled=device.type == "cuda")
@@ -97,6 +103,7 @@ class _Run:
             sampler=range(self.step, config.steps),
             num_workers=config.workers,
             prefetch_factor=4 if config.workers else None,
+            worker_init_fn=_leave_ending_to_the_trainer,
         )
         with self._reporting() as report, _end_requests() as asked_to_end:
             for batch in loader:
@@ -127,9 +134,11 @@ class _Run:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(config, self.step)
         statistics = [buffer.clone() for buffer in self.network.buffers()]
+        xs = batch.xs.to(self.device)
         with torch.autocast(self.device.type, enabled=self.device.type == "cuda"):
-            output = self.network(batch.xs.to(self.device))
-        losses = batch_losses(config, self.step, output.float(), batch)
+            output = self.network(xs)
+            taught = None if self.teacher is None else self.teacher(xs).float()
+        losses = batch_losses(config, self.step, output.float(), batch, taught)
         self.optimizer.zero_grad()
         self.scaler.scale(losses["loss"]).backward()
         if self.world > 1:
@@ -214,11 +223,14 @@ class _Run:
         return self.network if self.average is None else self.average
 
     def _info(self, summary: dict) -> ModelInfo:
+        taught_by = self.taught_by  # a pupil's logits mean what its teacher's do
         return ModelInfo(
             name=self.config.name,
             features=self.config.features,
             network=self.config.network,
             side=self.config.side,
+            keep_above=taught_by.keep_above if taught_by else 0.0,
+            trust_above=taught_by.trust_above if taught_by else 0.0,
             training={
                 "step": self.step,
                 "date": datetime.date.today().isoformat(),
@@ -319,9 +331,9 @@ class _Run:
 
 
 def batch_losses(
-    config: TrainConfig, step: int, output: Tensor, batch: Batch
+    config: TrainConfig, step: int, output: Tensor, batch: Batch, taught: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """The loss of a batch (key ``loss``) and its parts."""
+    """The loss of a batch (key ``loss``) and its parts; ``taught`` is a teacher's output."""
     E_gt = batch.E_gt.to(output.device)
     if config.loss == "direct":
         return {"loss": essential_loss(output, E_gt)}
@@ -337,6 +349,9 @@ def batch_losses(
     if beta:
         losses["regression"] = regression_loss(output, xs, E_gt)
     total = alpha * losses.get("classification", 0.0) + beta * losses.get("regression", 0.0)
+    if taught is not None:
+        losses["distillation"] = distillation_loss(output, taught)
+        total = total + config.distill * losses["distillation"]
     return {"loss": total, **losses}
 
 
@@ -349,6 +364,12 @@ def learning_rate(config: TrainConfig, step: int) -> float:
         return rate
     progress = (step - config.warmup) / max(config.steps - config.warmup, 1)
     return rate * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def _leave_ending_to_the_trainer(worker: int) -> None:
+    """Ctrl-C and cluster managers signal all processes; the last batches must still arrive."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
@@ -421,15 +442,37 @@ def _initial_network(config: TrainConfig) -> CorrespondenceNetwork:
     if not config.init:
         return CorrespondenceNetwork(config.network)
     start, info = load_checkpoint(config.init)
-    if replace(info.network, side=0) != replace(config.network, side=0):
-        raise ConfigError(
-            f"{config.init} is {info.network}, the configuration asks for {config.network}"
-        )
-    network = CorrespondenceNetwork(config.network)
+    asked = config.network
+    deeper = info.network.blocks > asked.blocks and asked.context != "pointnet"
+    blocks = asked.blocks if deeper else info.network.blocks
+    if replace(info.network, side=asked.side, blocks=blocks) != asked:
+        raise ConfigError(f"{config.init} is {info.network}, the configuration asks for {asked}")
+    if deeper:
+        start.body = nn.Sequential(*(start.body[i] for i in _spread(blocks, len(start.body))))
+    network = CorrespondenceNetwork(asked)
     weights = start.state_dict()
     weights["input.weight"] = _input_weights(weights["input.weight"], info.side, config.side)
     network.load_state_dict(weights)
     return network
+
+
+def _spread(count: int, of: int) -> list[int]:
+    """So many places of a row, evenly spaced, the first and the last among them."""
+    return [int(i) for i in np.linspace(0, of - 1, count).round()]
+
+
+def _teacher(
+    config: TrainConfig, device: torch.device
+) -> tuple[nn.Module, ModelInfo] | tuple[None, None]:
+    if not config.teacher:
+        return None, None
+    teacher, info = load_checkpoint(config.teacher)
+    if info.side != config.side or info.network.head != "weights":
+        raise ConfigError(
+            f"the teacher {config.teacher} has side information {info.side} and head "
+            f"{info.network.head}, the configuration asks for {config.side} and weights"
+        )
+    return teacher.requires_grad_(False).eval().to(device), info
 
 
 def _input_weights(weights: Tensor, before: Sequence[str], side: Sequence[str]) -> Tensor:

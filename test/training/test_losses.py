@@ -5,7 +5,12 @@ import pytest
 import torch
 from scenes import random_scene
 
-from training.losses import classification_loss, essential_loss, regression_loss
+from training.losses import (
+    classification_loss,
+    distillation_loss,
+    essential_loss,
+    regression_loss,
+)
 
 
 def pair_tensors(seed=0, outliers=0):
@@ -39,6 +44,13 @@ def test_a_pair_of_one_class_has_a_finite_loss(label):
     loss.backward()
     assert torch.isfinite(loss)
     assert torch.isfinite(logits.grad).all()
+
+
+def test_a_pupil_learns_how_sure_its_teacher_is():
+    taught = torch.tensor([[-30.0, -2.0, 4.0, 6.0]])
+    assert distillation_loss(torch.tensor([[-10.0, -2.0, 4.0, 6.0]]), taught).item() == 0
+    less_sure = torch.tensor([[-10.0, -2.0, 4.0, 4.0]])
+    assert distillation_loss(less_sure, taught).item() > 0.1
 
 
 def test_the_sign_and_scale_of_an_essential_matrix_do_not_matter():

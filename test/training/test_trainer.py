@@ -16,7 +16,7 @@ import yaml
 from torch import nn
 
 import training.trainer
-from lgc_ros.checkpoint import load_checkpoint
+from lgc_ros.checkpoint import load_checkpoint, save_checkpoint
 from lgc_ros.errors import CheckpointError, ConfigError, DatasetError
 from lgc_ros.network import CorrespondenceNetwork
 from training.config import TrainConfig, read_train_config
@@ -147,17 +147,19 @@ def start(config, out, *launcher, program=("-m", "training", "train")):
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path, how):
+    """Ctrl-C and cluster managers send signals to all processes of a run."""
     endless = tiny(steps=10**6, average=0.9, workers=1)
     process = start(endless, tmp_path / "run")
     while not (tmp_path / "run" / "resume.pt").exists():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.01)
-    process.send_signal(how)
+    os.killpg(process.pid, how)
     _, errors = process.communicate(timeout=120)
     step = torch.load(tmp_path / "run" / "resume.pt", weights_only=True)["step"]
     if how == signal.SIGKILL:
@@ -302,6 +304,42 @@ def test_training_goes_on_from_a_model(dumps, tmp_path):
     assert_same_weights(train(tuned, tmp_path / "tuned"), first)
     with pytest.raises(ConfigError, match="the configuration asks for"):
         train(tiny(init=str(first), width=8), tmp_path / "other")
+
+
+def test_a_shallower_network_takes_blocks_of_a_deeper_one(tmp_path):
+    deep = train(tiny(steps=2, blocks=5), tmp_path / "deep")
+    shallow = train(
+        tiny(steps=1, blocks=3, init=str(deep), learning_rate=0.0), tmp_path / "shallow"
+    )
+    before, after = (load_checkpoint(path)[0] for path in (deep, shallow))
+    for block, of in zip(after.body, (0, 2, 4), strict=True):
+        for name, value in block.state_dict().items():
+            assert torch.equal(value, before.body[of].state_dict()[name])
+    with pytest.raises(ConfigError, match="the configuration asks for"):
+        train(tiny(init=str(shallow), blocks=5), tmp_path / "deeper")
+
+
+def test_a_pupil_comes_to_say_what_its_teacher_says(tmp_path):
+    teacher, info = load_checkpoint(train(tiny(steps=40, beta_from=100), tmp_path / "teacher"))
+    path = tmp_path / "teacher.safetensors"
+    save_checkpoint(path, teacher, replace(info, keep_above=0.5, trust_above=2.0))
+    lesson = tiny(blocks=1, teacher=str(path), alpha=0.0, beta_from=10**6, seed=3)
+    early = train(replace(lesson, steps=2), tmp_path / "early")
+    late = train(replace(lesson, steps=120), tmp_path / "late")
+    xs = Batches(lesson.sources, steps=1, batch=16, matches=MATCHES, seed=99)[0].xs
+    said, learned = teacher(xs), [load_checkpoint(path)[0](xs) for path in (early, late)]
+    before, after = (torch.mean((logits - said).abs()) for logits in learned)
+    assert after < 0.7 * before
+    pupil = load_checkpoint(late)[1]
+    assert (pupil.keep_above, pupil.trust_above) == (0.5, 2.0)
+
+
+def test_a_teacher_of_other_side_information_is_refused(tmp_path):
+    teacher = train(tiny(steps=1), tmp_path / "teacher")
+    with pytest.raises(ConfigError, match=r"teacher .* side information"):
+        train(tiny(teacher=str(teacher), side=("ratio",)), tmp_path / "pupil")
+    with pytest.raises(ConfigError, match="a teacher tells logits"):
+        tiny(teacher=str(teacher), loss="direct")
 
 
 def test_side_information_can_be_added_and_taken_away(dumps, tmp_path):
