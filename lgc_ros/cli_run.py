@@ -19,7 +19,8 @@ from lgc_ros.cli_output import JsonOption, check_folder, write_json
 from lgc_ros.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lgc_ros.odometry import OdometryOptions, OdometryState
+    from lgc_ros.odometry_options import OdometryOptions
+    from lgc_ros.odometry_state import OdometryState
     from lgc_ros.run import Run
     from lgc_ros.sources import Source
 

@@ -6,6 +6,7 @@ All poses and points are in the world of the first frame; poses are world to cam
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from lgc_ros.bundle import Bundle, adjust_bundle, bundle_distances, observed_noi
 from lgc_ros.camera import Camera
 from lgc_ros.covariance import rescaled
 from lgc_ros.features import Features
-from lgc_ros.geometry import triangulate_angular
+from lgc_ros.geometry import relative_pose, triangulate_angular
 from lgc_ros.refinement import MIN_DEPTH, project
 
 NONE = -1
@@ -24,6 +25,13 @@ MAX_DEPTH_SIGMA = 0.3
 OUTLIER_SIGMAS = 8.0
 # Standard deviations of keypoints, in pixels, that a measurement is believed up to and down to.
 MIN_SIGMA_PX, MAX_SIGMA_PX = 0.05, 2.0
+
+
+class Posed(Protocol):
+    """What has the pose of a camera in the world."""
+
+    R_cw: np.ndarray
+    t_cw: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +130,7 @@ class LandmarkMap:
         And the mask of good ones: in front of both cameras, close to both rays, of known depth.
         """
         x0, x1 = first.view.x[index0], second.view.x[index1]
-        R_10 = second.R_cw @ first.R_cw.T
-        t_10 = second.t_cw - R_10 @ first.t_cw
+        R_10, t_10 = motion_between(first, second)
         baseline = np.linalg.norm(t_10)
         if baseline == 0 or len(x0) == 0:
             n = len(x0)
@@ -268,3 +275,8 @@ class LandmarkMap:
 
 def _square(J: np.ndarray) -> np.ndarray:
     return J.transpose(0, 2, 1) @ J
+
+
+def motion_between(first: Posed, second: Posed) -> tuple[np.ndarray, np.ndarray]:
+    """R_10 and t_10 from the first camera to the second, in the map's unit."""
+    return relative_pose(first.R_cw, first.t_cw, second.R_cw, second.t_cw)

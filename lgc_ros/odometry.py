@@ -8,20 +8,20 @@ keyframes are refined together.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import cv2
 import numpy as np
-import poselib
 
 from lgc_ros import covariance
 from lgc_ros.bundle import warm_up
-from lgc_ros.errors import CameraError, ConfigError, LgcError
-from lgc_ros.estimators import EstimatorOptions
+from lgc_ros.clock import Clock
+from lgc_ros.connecting import connect
+from lgc_ros.errors import CameraError, LgcError
 from lgc_ros.features import Extractor, Features, make_extractor
+from lgc_ros.filter import CorrespondenceFilter
 from lgc_ros.frame import Frame
 from lgc_ros.geometry import (
     essential_from_pose,
@@ -29,42 +29,29 @@ from lgc_ros.geometry import (
     rotation_error_deg,
     sampson_distance,
 )
-from lgc_ros.guided import NOT_FOUND, find_near
-from lgc_ros.landmarks import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View
-from lgc_ros.matching import Matches, correspond, distance_by_row, match, nearest_rows
-from lgc_ros.methods import parse_method
+from lgc_ros.landmarks import NONE, Keyframe, LandmarkMap, Posed, View, motion_between
+from lgc_ros.odometry_options import OdometryOptions
+from lgc_ros.odometry_state import (
+    DEGENERATE,
+    FEW_MATCHES,
+    INITIALIZING,
+    LOST,
+    NO_MOTION,
+    OK,
+    ROTATION_ONLY,
+    TRACKED,
+    OdometryState,
+)
 from lgc_ros.refinement import fit_rotation, refine_pose
-from lgc_ros.scale import NEEDS, ScaleEstimator, ScaleEvidence, ScaleOptions
+from lgc_ros.scale import NEEDS, ScaleEstimator, ScaleEvidence
 from lgc_ros.start import Motion, Sight, find_motion, motion_covariance
 from lgc_ros.threads import limit_threads
-from lgc_ros.two_view import Decider, TwoViewResult
+from lgc_ros.tracking import MIN_LANDMARKS, Pose, Track, Tracker
 
-OK = "ok"
-INITIALIZING = "initializing"
-NO_MOTION = "no_motion"
-ROTATION_ONLY = "rotation_only"
-DEGENERATE = "degenerate"
-FEW_MATCHES = "few_matches"
-LOST = "lost"
-STATUSES = (OK, INITIALIZING, NO_MOTION, ROTATION_ONLY, DEGENERATE, FEW_MATCHES, LOST)
-TRACKED = (OK, NO_MOTION, ROTATION_ONLY)
-"""Statuses whose pose is as good as it gets; with the others, all or part of it is held."""
-
-# Landmarks that make a pose: fewer leave too much to chance.
-MIN_LANDMARKS = 15
-PNP_THRESHOLD_PX = 4.0
-# Samples drawn at least; wrong landmarks are few, and where they are not, more are drawn. What
-# the best one gives is refined a little here, and thoroughly afterwards.
-PNP_SAMPLES = 20
-PNP_REFINEMENTS = 5
-# From frame to frame nearly all that the filter trusts is right.
-FILTERED_SAMPLES = 100
 # Share of the matches that must agree on a pose of two views.
 MIN_INLIER_SHARE = 0.2
 # Share of the matches that should show landmarks; below, new ones are made as soon as they can.
 LANDMARK_SHARE = 1 / 3
-# Share of the matched landmarks that must agree with a pose.
-MIN_LANDMARK_SHARE = 0.5
 # Below this median distance from the best rotation, in pixels, parallax cannot be told from noise.
 ROTATION_ONLY_PX = 1.0
 # What motion such a rotation may hide, in pixels, and how far points may be before it is known.
@@ -84,13 +71,6 @@ MIN_INITIAL_SHARE = 1 / 3
 INITIAL_SIGMA = 0.02
 # Landmarks in common that carry the scale over to a new beginning.
 MIN_COMMON_LANDMARKS = 5
-# Landmarks of this many keyframes are looked for in a new one, this far from where they should be,
-# and found if as alike as this share of the matches that gave its pose.
-CONNECTED_KEYFRAMES = 10
-SEARCH_PX = 4.0
-ALIKE_SHARE = 0.97
-# Matches that no filter has seen make landmarks within this part of the inlier threshold.
-CLOSE_SHARE = 0.5
 # An older keyframe takes the place of a new one if it is this much nearer than the current one.
 RETURN_DISTANCE = 0.6
 RETURN_TURN_DEG = 15.0
@@ -98,131 +78,6 @@ RETURN_TURN_DEG = 15.0
 STILL_SIGMAS = 2.0
 # Uncertainty while lost: the last speed may have changed by as much as itself, or by this turn.
 LOST_TURN_RADPS = 0.5
-
-
-@dataclass(frozen=True)
-class OdometryOptions:
-    """Settings of visual odometry; `config/default.yaml` explains every one of them."""
-
-    method: str = "cn"
-    features: str = "sift"
-    max_keypoints: int = 2000
-    spread: bool = False
-    model: str | None = None
-    device: str = "auto"
-    engine: str = "auto"
-    threads: int = 0
-    threshold_px: float = 1.0
-    max_iterations: int | None = None
-    sigma_px: float = 0.35
-    min_inliers: int = 20
-    init_parallax_deg: float = 1.5
-    keyframe_parallax_deg: float = 4.0
-    keyframe_turn_deg: float = 8.0
-    keyframe_overlap: float = 0.7
-    keyframe_interval_s: float = 2.0
-    still_px: float = 0.3
-    retry_keyframes: int = 4
-    lost_after: int = 3
-    restart_s: float = 2.0
-    max_keyframes: int = 40
-    window: int = 6
-    window_fixed: int = 8
-    window_iterations: int = 8
-    seed: int = 0
-    scale: ScaleOptions = field(default_factory=ScaleOptions)
-
-    def __post_init__(self) -> None:
-        if self.threads < 0:
-            raise ConfigError(f"threads must be positive, or 0 for all cores, got {self.threads}")
-        for name in (
-            "sigma_px",
-            "init_parallax_deg",
-            "keyframe_parallax_deg",
-            "keyframe_turn_deg",
-            "still_px",
-        ):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} must be positive, got {getattr(self, name)}")
-        if not 0 < self.keyframe_overlap < 1:
-            raise ConfigError(f"keyframe_overlap must be in (0, 1), got {self.keyframe_overlap}")
-        if self.window < 2 or self.max_keyframes < self.window:
-            raise ConfigError(
-                f"window ({self.window}) must be at least 2 and max_keyframes "
-                f"({self.max_keyframes}) at least as many"
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class OdometryState:
-    """What is known after a frame.
-
-    Attributes:
-        stamp_ns: of the frame.
-        status: one of STATUSES.
-        message: why, in user terms; empty when all is well.
-        T_wc: (4, 4) camera to world; the first frame's camera is the world.
-        covariance: (6, 6) of position and orientation (fixed axes), as in ROS.
-        twist: (6,) linear (m/s) and angular (rad/s) velocity in the camera frame.
-        keyframe: whether the frame became a keyframe.
-        relative: two-view result of the frame against its keyframe; None if nothing was matched.
-        relative_stamp_ns: stamp of that keyframe.
-        points_cam: (N, 3) landmarks the pose rests on, in the camera frame.
-        points_px: (N, 2) their keypoints in the image.
-        scores: (N,) what the method thinks of their matches, in [0, 1].
-        counts: features, matches, kept, inliers and landmarks.
-        ms: milliseconds by stage.
-    """
-
-    stamp_ns: int
-    status: str
-    message: str
-    T_wc: np.ndarray
-    covariance: np.ndarray
-    twist: np.ndarray
-    keyframe: bool = False
-    relative: TwoViewResult | None = None
-    relative_stamp_ns: int | None = None
-    points_cam: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-    points_px: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
-    scores: np.ndarray = field(default_factory=lambda: np.empty(0))
-    counts: dict[str, int] = field(default_factory=dict)
-    ms: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def tracked(self) -> bool:
-        """Whether the pose is estimated from this frame rather than held."""
-        return self.status in TRACKED
-
-    def without_matches(self) -> OdometryState:
-        """The same but for matches and landmarks: a thousandth of the memory, to be kept."""
-        nothing = {"points_cam": np.empty((0, 3)), "points_px": np.empty((0, 2))}
-        return replace(self, relative=None, scores=np.empty(0), **nothing)
-
-
-@dataclass(frozen=True, eq=False)
-class _Track:
-    """A view matched to a keyframe: one-to-one inliers, and the pose if landmarks gave one."""
-
-    reference: Keyframe
-    result: TwoViewResult
-    index0: np.ndarray  # keypoints of the reference
-    index1: np.ndarray  # keypoints of the view
-    rows: np.ndarray  # their places among the correspondences of the result
-    sight: Sight  # all that outlier rejection let through
-    pose: _Pose | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class _Pose:
-    R_cw: np.ndarray
-    t_cw: np.ndarray
-    covariance: np.ndarray  # (6, 6) of the step on the left, relative to the reference
-    used: np.ndarray  # (M,) bool over the track's matches: landmarks that agree
-
-    @property
-    def centre(self) -> np.ndarray:
-        return -self.R_cw.T @ self.t_cw
 
 
 class VisualOdometry:
@@ -239,11 +94,14 @@ class VisualOdometry:
         self.options = o = options or OdometryOptions()
         limit_threads(o.threads)
         self.extract = extract or make_extractor(o.features, o.max_keypoints, o.spread)
-        samples = o.max_iterations or (FILTERED_SAMPLES if parse_method(o.method).filter else None)
-        estimator = EstimatorOptions(o.threshold_px, max_iterations=samples, seed=o.seed)
-        self.decide = Decider(o.method, o.features, o.model, o.device, estimator, o.engine)
+        self._tracker = Tracker(o)
         warm_up()
         self.reset()
+
+    @property
+    def filter(self) -> CorrespondenceFilter | None:
+        """The learned filter, if the method has one."""
+        return self._tracker.decide.filter
 
     @property
     def scale_sigma(self) -> float:
@@ -292,7 +150,7 @@ class VisualOdometry:
         they are extracted elsewhere, see lgc_ros/pipelining.py. A frame that cannot be used (out
         of order, of another size than its camera) is answered with the reason.
         """
-        clock = _Clock()
+        clock = Clock()
         if frame.camera is None:
             raise CameraError("the frame has no camera; give its calibration with --camera")
         refusal = self._refusal(frame)
@@ -347,7 +205,7 @@ class VisualOdometry:
         odom_m = None if T_ob is None else T_ob[:3, 3]
         return View(frame.stamp_ns, frame.camera, features, x, odom_m)
 
-    def _start(self, view: View, clock: _Clock) -> OdometryState:
+    def _start(self, view: View, clock: Clock) -> OdometryState:
         if len(view.x) < self.options.min_inliers:
             message = f"{len(view.x)} keypoints are too few to start; is the image blank?"
             return self._fail(view.stamp_ns, message, None, clock)
@@ -361,9 +219,9 @@ class VisualOdometry:
         self._anchor = keyframe.R_cw, keyframe.t_cw
         return self._state(view, INITIALIZING, "first frame", keyframe, None, None, clock, True)
 
-    def _track_any(self, view: View, clock: _Clock) -> _Track:
+    def _track_any(self, view: View, clock: Clock) -> Track:
         """Match to the current keyframe and, where that fails, to the latest others."""
-        best = self._track(view, self._reference, clock)
+        best = self._tracker(view, self._reference, self.map, clock)
         if best.pose is not None or len(view.x) < self.options.min_inliers:
             return best
         # A good match without landmarks is no failure: the view may have turned away from them.
@@ -377,124 +235,43 @@ class VisualOdometry:
             and np.count_nonzero(keyframe.landmark >= 0) >= MIN_LANDMARKS
         ]
         for keyframe in others[: 1 if matched else self.options.retry_keyframes]:
-            track = self._track(view, keyframe, clock)
+            track = self._tracker(view, keyframe, self.map, clock)
             if track.pose is not None:
                 self._refer_to(keyframe)
                 return track
         return best
 
-    def _is_credible(self, track: _Track) -> bool:
+    def _is_credible(self, track: Track) -> bool:
         """Whether two views alone can be trusted.
 
         Landmarks that were matched but did not give a pose speak against it.
         """
         return self._agrees(track) and not self._shows_landmarks(track)
 
-    def _agrees(self, track: _Track) -> bool:
+    def _agrees(self, track: Track) -> bool:
         """Whether matches agree on a pose: some of them do even if all are wrong."""
         needed = max(self.options.min_inliers, MIN_INLIER_SHARE * track.result.kept.sum())
         return len(track.index0) >= needed
 
-    def _shows_landmarks(self, track: _Track) -> bool:
+    def _shows_landmarks(self, track: Track) -> bool:
         return (track.reference.landmark[track.index0] >= 0).sum() >= MIN_LANDMARKS
 
-    def _map_is_trusted(self, view: View, track: _Track) -> bool:
+    def _map_is_trusted(self, view: View, track: Track) -> bool:
         """Count what the views say; a map that more refute than confirm has had a wrong start."""
         if self._shows_landmarks(track) and self._agrees(track):
             self._trust += 1 if self._is_confirmed(view, track) else -1
         return self._trust > -DISTRUST
 
-    def _is_confirmed(self, view: View, track: _Track) -> bool:
+    def _is_confirmed(self, view: View, track: Track) -> bool:
         """Whether the pose by landmarks explains what two views agree on."""
         if track.pose is None:
             return False
         x0, x1 = track.reference.view.x[track.index0], view.x[track.index1]
-        E_10 = essential_from_pose(*_relative_pose(track.reference, track.pose))
+        E_10 = essential_from_pose(*motion_between(track.reference, track.pose))
         threshold = 2 * self.options.threshold_px / view.camera.focal
         return np.mean(sampson_distance(E_10, x0, x1) < threshold**2) > CONFIRMED_SHARE
 
-    def _track(self, view: View, reference: Keyframe, clock: _Clock) -> _Track:
-        matches, rejected = self._match(view, reference, clock)
-        located = self._track_by_landmarks(view, reference, matches, rejected)
-        clock.lap("track")
-        if located is not None:
-            return located
-        track = _make_track(view, reference, matches, self.decide.estimate(rejected))
-        clock.lap("estimate")
-        track = replace(track, pose=self._locate(view, track))
-        clock.lap("track")
-        return track
-
-    def _match(
-        self, view: View, reference: Keyframe, clock: _Clock
-    ) -> tuple[Matches, TwoViewResult]:
-        matches = match(reference.view.features, view.features)
-        correspondences = correspond(
-            reference.view.features, view.features, matches, reference.view.camera, view.camera
-        )
-        clock.lap("match")
-        rejected = self.decide.reject(correspondences)
-        clock.lap("filter")
-        return matches, rejected
-
-    def _track_by_landmarks(
-        self, view: View, reference: Keyframe, matches: Matches, rejected: TwoViewResult
-    ) -> _Track | None:
-        """The view where landmarks explain what the filter kept; no two-view pose is needed then.
-
-        Without a filter the two-view estimator is what tells right matches from wrong ones.
-        """
-        if self.decide.filter is None:
-            return None
-        kept = _make_track(view, reference, matches, replace(rejected, inliers=rejected.kept))
-        pose = self._locate(view, kept)
-        if pose is None:
-            return None
-        result = self.decide.agree(rejected, *_relative_pose(reference, pose))
-        track = _make_track(view, reference, matches, result)
-        if len(track.index0) < CONFIRMED_SHARE * len(kept.index0):
-            return None
-        used = np.isin(track.rows, kept.rows[pose.used])
-        return replace(track, pose=replace(pose, used=used))
-
-    def _locate(self, view: View, track: _Track) -> _Pose | None:
-        """The pose that the landmarks of the reference's matched keypoints give."""
-        ids = track.reference.landmark[track.index0]
-        known = np.flatnonzero(ids >= 0)
-        if len(known) < MIN_LANDMARKS:
-            return None
-        ids, x = ids[known], view.x[track.index1[known]]
-        points, focal = self.map.points[ids], view.camera.focal
-        camera = {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [focal, 0.0, 0.0]}
-        pose, info = poselib.estimate_absolute_pose(
-            x * focal,
-            points,
-            camera,
-            {
-                "max_reproj_error": PNP_THRESHOLD_PX,
-                "min_iterations": PNP_SAMPLES,
-                "seed": self.options.seed,
-            },
-            {
-                "loss_type": "CAUCHY",
-                "loss_scale": self.options.sigma_px,
-                "max_iterations": PNP_REFINEMENTS,
-            },
-        )
-        needed = max(MIN_LANDMARKS, MIN_LANDMARK_SHARE * len(known))
-        if info["num_inliers"] < MIN_LANDMARKS:
-            return None
-        refined = refine_pose(
-            pose.R, pose.t, points, x, self.map.sigma(view.camera), self.map.covariances[ids]
-        )
-        agree = refined.distance < OUTLIER_SIGMAS
-        if agree.sum() < needed:
-            return None
-        used = np.zeros(len(track.index0), bool)
-        used[known[agree]] = True
-        return _Pose(refined.R_cw, refined.t_cw, refined.covariance, used)
-
-    def _follow(self, view: View, track: _Track, frame: Frame, clock: _Clock) -> OdometryState:
+    def _follow(self, view: View, track: Track, frame: Frame, clock: Clock) -> OdometryState:
         """A view located by landmarks: hold what did not move, make a keyframe if it is time."""
         pose, status = self._hold(view, track)
         self._failures = 0
@@ -514,7 +291,7 @@ class VisualOdometry:
         self._depth = float(np.median(depths)) if len(depths) else self._depth
         return self._state(view, status, "", where, track, pose, clock, inserted is not None)
 
-    def _hold(self, view: View, track: _Track) -> tuple[_Pose, str]:
+    def _hold(self, view: View, track: Track) -> tuple[Pose, str]:
         """Keep the position, or all of the pose, where motion is within the noise."""
         pose, focal = track.pose, view.camera.focal
         R_anchor, t_anchor = self._anchor
@@ -528,14 +305,14 @@ class VisualOdometry:
             return pose, OK
         turned_px = focal * np.radians(rotation_error_deg(pose.R_cw, R_anchor))
         if turned_px < max(still_px, STILL_SIGMAS * focal * np.sqrt(variances[:3].sum())):
-            return _Pose(R_anchor, t_anchor, pose.covariance, pose.used), NO_MOTION
+            return Pose(R_anchor, t_anchor, pose.covariance, pose.used), NO_MOTION
         sigma, spread = self.map.sigma(view.camera), self.map.covariances[ids]
         held = refine_pose(
             pose.R_cw, -pose.R_cw @ centre, points, x, sigma, spread, hold_centre=True
         )
-        return _Pose(held.R_cw, held.t_cw, pose.covariance, pose.used), ROTATION_ONLY
+        return Pose(held.R_cw, held.t_cw, pose.covariance, pose.used), ROTATION_ONLY
 
-    def _keyframe_is_due(self, view: View, track: _Track, pose: _Pose) -> bool:
+    def _keyframe_is_due(self, view: View, track: Track, pose: Pose) -> bool:
         o = self.options
         turned_deg = rotation_error_deg(pose.R_cw, track.reference.R_cw)
         if self._matches_run_thin(track) or turned_deg > o.keyframe_turn_deg:
@@ -552,22 +329,20 @@ class VisualOdometry:
         R_10 = pose.R_cw @ track.reference.R_cw.T
         return _usual_parallax_deg(R_10, x0, x1) > o.init_parallax_deg
 
-    def _matches_run_thin(self, track: _Track) -> bool:
+    def _matches_run_thin(self, track: Track) -> bool:
         share = self.options.keyframe_overlap
         # Without landmarks, what was left behind is lost: there is reason to stay.
         share = share if track.pose is not None else share / 2
         return len(track.index0) < share * self._most_matches
 
-    def _parallax_deg(self, track: _Track, pose: _Pose) -> float:
+    def _parallax_deg(self, track: Track, pose: Pose) -> float:
         """Median angle at which landmarks see the reference and this camera."""
         points = self.map.points[track.reference.landmark[track.index0[pose.used]]]
         a, b = points - track.reference.centre, points - pose.centre
         across = np.linalg.norm(np.cross(a, b), axis=1)
         return float(np.degrees(np.median(np.arctan2(across, np.einsum("ij,ij->i", a, b)))))
 
-    def _return_to_older(
-        self, view: View, track: _Track, pose: _Pose, clock: _Clock
-    ) -> _Track | None:
+    def _return_to_older(self, view: View, track: Track, pose: Pose, clock: Clock) -> Track | None:
         """An older keyframe taken nearer to here, if matching to it gives as many landmarks.
 
         Where the camera comes back to, the map is known already, and drift ends.
@@ -581,7 +356,7 @@ class VisualOdometry:
             turned_deg = rotation_error_deg(keyframe.R_cw, pose.R_cw)
             if keyframe is track.reference or not near or turned_deg > RETURN_TURN_DEG:
                 continue
-            found = self._track(view, keyframe, clock)
+            found = self._tracker(view, keyframe, self.map, clock)
             if found.pose is None or found.pose.used.sum() < pose.used.sum():
                 return None
             self._refer_to(keyframe)
@@ -590,7 +365,7 @@ class VisualOdometry:
         return None
 
     def _insert(
-        self, view: View, track: _Track, pose: _Pose, frame: Frame, clock: _Clock
+        self, view: View, track: Track, pose: Pose, frame: Frame, clock: Clock
     ) -> Keyframe:
         """Make the view a keyframe: hand landmarks over, make new ones, refine the window."""
         reference = track.reference
@@ -600,7 +375,7 @@ class VisualOdometry:
         keyframe.landmark[track.index1[used]] = reference.landmark[track.index0[used]]
         self.map.add_keyframe(keyframe, keep=reference)
         self.map.triangulate(reference, keyframe, track.index0, track.index1)
-        self._connect(keyframe, track, used)
+        connect(self.map, keyframe, track, self.options.threshold_px)
         self.map.adjust(
             self.options.window, self.options.window_fixed, self.options.window_iterations
         )
@@ -609,56 +384,6 @@ class VisualOdometry:
         self._anchor = keyframe.R_cw, keyframe.t_cw
         clock.lap("map")
         return keyframe
-
-    def _connect(self, keyframe: Keyframe, track: _Track, used: np.ndarray) -> None:
-        """Tie a new keyframe to more than the one it was matched to: longer, stiffer tracks.
-
-        Landmarks of others are looked for where the pose says they should be, so that drift ends
-        where the camera comes back to. What is left becomes new landmarks with one of them.
-        """
-        others = [
-            other
-            for shared, other in self.map.covisible(keyframe.landmark)
-            if other is not keyframe and shared >= MIN_LANDMARKS
-        ][:CONNECTED_KEYFRAMES]
-        if not others:
-            return
-        view, reference = keyframe.view, track.reference
-        distance = distance_by_row(
-            reference.view.features.descriptors[track.index0[used]],
-            view.features.descriptors[track.index1[used]],
-        )
-        ids, x, descriptors = self.map.expected(keyframe, others)
-        found = find_near(
-            x,
-            descriptors,
-            view.x,
-            view.features.descriptors,
-            radius=SEARCH_PX / view.camera.focal,
-            max_distance=np.quantile(distance, ALIKE_SHARE),
-        )
-        new = found != NOT_FOUND
-        new[new] = keyframe.landmark[found[new]] == NONE
-        keyframe.landmark[found[new]] = ids[new]
-        for other in others:
-            if other is not reference:
-                self._densify(other, keyframe)
-                return
-
-    def _densify(self, other: Keyframe, keyframe: Keyframe) -> None:
-        """New landmarks from keypoints of two keyframes that show none yet.
-
-        No filter has seen their matches; the poses, which are known, tell right from wrong.
-        """
-        free0, free1 = (np.flatnonzero(k.landmark == NONE) for k in (other, keyframe))
-        matches = match(other.view.features.subset(free0), keyframe.view.features.subset(free1))
-        index0 = free0[matches.index0[matches.mutual]]
-        index1 = free1[matches.index1[matches.mutual]]
-        E_10 = essential_from_pose(*_relative_pose(other, keyframe))
-        threshold = CLOSE_SHARE * self.options.threshold_px / keyframe.view.camera.focal
-        x0, x1 = other.view.x[index0], keyframe.view.x[index1]
-        close = sampson_distance(E_10, x0, x1) < threshold**2
-        self.map.triangulate(other, keyframe, index0[close], index1[close])
 
     def _correct_scale(
         self, keyframe: Keyframe, previous: Keyframe, frame: Frame, about: np.ndarray
@@ -689,7 +414,7 @@ class VisualOdometry:
             self._misplaced = factor * self._misplaced + (1 - factor) * about
             self._depth = self._depth and factor * self._depth
 
-    def _two_view(self, view: View, track: _Track, frame: Frame, clock: _Clock) -> OdometryState:
+    def _two_view(self, view: View, track: Track, frame: Frame, clock: Clock) -> OdometryState:
         """A view matched to a keyframe without enough landmarks: rotation, or a new beginning."""
         reference, pose = track.reference, track.result.pose
         x0, x1 = reference.view.x[track.index0], view.x[track.index1]
@@ -739,19 +464,19 @@ class VisualOdometry:
 
     def _turned(
         self,
-        track: _Track,
+        track: Track,
         R_10: np.ndarray,
         centre: np.ndarray,
         sigma_rad: float,
         sigma_position: float,
-    ) -> _Pose:
+    ) -> Pose:
         """The pose after a turn against the reference, at a given place."""
         R_cw = R_10 @ track.reference.R_cw
         spread = np.diag(np.repeat([sigma_rad, sigma_position], 3) ** 2)
-        return _Pose(R_cw, -R_cw @ centre, spread, np.zeros(len(track.index0), bool))
+        return Pose(R_cw, -R_cw @ centre, spread, np.zeros(len(track.index0), bool))
 
     def _turn(
-        self, view: View, track: _Track, pose: _Pose, status: str, message: str, clock: _Clock
+        self, view: View, track: Track, pose: Pose, status: str, message: str, clock: Clock
     ) -> OdometryState:
         """A view whose position is held; a keyframe takes over before the matches run out."""
         self._anchor = pose.R_cw, pose.t_cw
@@ -773,11 +498,11 @@ class VisualOdometry:
     def _initialize(
         self,
         view: View,
-        track: _Track,
+        track: Track,
         motion: Motion,
         agree: np.ndarray,
         frame: Frame,
-        clock: _Clock,
+        clock: Clock,
     ) -> OdometryState | None:
         """Landmarks from two views; the scale goes on from common landmarks or the last depth."""
         reference = track.reference
@@ -802,7 +527,7 @@ class VisualOdometry:
         unit = np.repeat([1.0, baseline], 3)
         spread *= np.outer(unit, unit)
         used = reference.landmark[track.index0] >= 0
-        pose = _Pose(keyframe.R_cw, keyframe.t_cw, spread, used)
+        pose = Pose(keyframe.R_cw, keyframe.t_cw, spread, used)
         self.map.add_keyframe(keyframe, keep=reference)
         origin = reference if self._initialized else self._look_back(reference, clock)
         keyframe.covariance = self._covariance(reference, pose)
@@ -814,7 +539,7 @@ class VisualOdometry:
         clock.lap("map")
         return self._state(view, OK, "", keyframe, track, pose, clock, True)
 
-    def _look_back(self, reference: Keyframe, clock: _Clock) -> Keyframe:
+    def _look_back(self, reference: Keyframe, clock: Clock) -> Keyframe:
         """Find the way that was held back before the first landmarks; the world stays.
 
         Each keyframe before the reference is located by the landmarks of the next, as far as that
@@ -823,7 +548,7 @@ class VisualOdometry:
         origin, spread = reference, np.zeros((6, 6))
         held = reference.R_cw, reference.t_cw
         for older in self.map.keyframes[-3::-1]:
-            track = self._track(older.view, origin, clock)
+            track = self._tracker(older.view, origin, self.map, clock)
             if track.pose is None:
                 break
             held = older.R_cw, older.t_cw
@@ -846,7 +571,7 @@ class VisualOdometry:
             return float(np.median(self._depths(reference, ids[common]) / depths[common]))
         return 1.0 if self._depth is None else self._depth / float(np.median(depths))
 
-    def _depths(self, where: Keyframe | _Pose, landmark: np.ndarray) -> np.ndarray:
+    def _depths(self, where: Posed, landmark: np.ndarray) -> np.ndarray:
         """Depths in a camera of the landmarks that are there."""
         points = self.map.points[landmark[landmark >= 0]]
         return points @ where.R_cw[2] + where.t_cw[2]
@@ -857,7 +582,7 @@ class VisualOdometry:
         self._sights = []
 
     def _fail(
-        self, stamp_ns: int, message: str, track: _Track | None, clock: _Clock
+        self, stamp_ns: int, message: str, track: Track | None, clock: Clock
     ) -> OdometryState:
         """Nothing to go by: the pose is held and its uncertainty grows."""
         self._failures += 1
@@ -896,7 +621,7 @@ class VisualOdometry:
         lost_s = (view.stamp_ns - good.stamp_ns) * 1e-9 if good else float("inf")
         return self._failures > o.lost_after and lost_s > o.restart_s
 
-    def _restart(self, view: View, track: _Track, clock: _Clock) -> OdometryState:
+    def _restart(self, view: View, track: Track, clock: Clock) -> OdometryState:
         """Begin anew at the held pose: the view has not come back."""
         if len(view.x) < 5 * self.options.min_inliers:
             return self._fail(view.stamp_ns, "too few keypoints to start again", track, clock)
@@ -904,7 +629,7 @@ class VisualOdometry:
         self._failures = 0
         return state
 
-    def _covariance(self, reference: Keyframe, pose: _Pose) -> np.ndarray:
+    def _covariance(self, reference: Keyframe, pose: Pose) -> np.ndarray:
         T_wc = _T_wc(pose.R_cw, pose.t_cw)
         return reference.covariance + covariance.in_world(pose.covariance, T_wc)
 
@@ -920,15 +645,15 @@ class VisualOdometry:
         view: View,
         status: str,
         message: str,
-        where: _Pose | Keyframe,
-        track: _Track | None,
-        pose: _Pose | None,
-        clock: _Clock,
+        where: Pose | Keyframe,
+        track: Track | None,
+        pose: Pose | None,
+        clock: Clock,
         keyframe: bool,
     ) -> OdometryState:
         T_wc = _T_wc(where.R_cw, where.t_cw)
         spread = where.covariance
-        if isinstance(where, _Pose):
+        if isinstance(where, Pose):
             spread = self._covariance(track.reference, where)
         extra = {}
         if track is not None and pose is not None:
@@ -973,21 +698,6 @@ class VisualOdometry:
         return np.concatenate([linear, angular.ravel()]) / elapsed_s
 
 
-class _Clock:
-    """Milliseconds since the last lap, by stage."""
-
-    def __init__(self) -> None:
-        self.ms: dict[str, float] = {}
-        self._now = time.perf_counter()
-
-    def lap(self, stage: str, part_ms: float | None = None) -> None:
-        """Add the time since the last lap to a stage, or a known part of it."""
-        now = time.perf_counter()
-        elapsed_ms = 1e3 * (now - self._now) if part_ms is None else part_ms
-        self._now += elapsed_ms * 1e-3
-        self.ms[stage] = self.ms.get(stage, 0.0) + elapsed_ms
-
-
 def _check(frame: Frame) -> None:
     """Raise unless image, depth and camera fit together."""
     name = frame.name or "the image"
@@ -998,26 +708,9 @@ def _check(frame: Frame) -> None:
         )
 
 
-def _make_track(
-    view: View, reference: Keyframe, matches: Matches, result: TwoViewResult
-) -> _Track:
-    rows, kept = (nearest_rows(matches, chosen) for chosen in (result.inliers, result.kept))
-    index1 = matches.index1[kept]
-    sight = Sight(matches.index0[kept], index1, view.x[index1])
-    return _Track(reference, result, matches.index0[rows], matches.index1[rows], rows, sight)
-
-
 def _usual_parallax_deg(R_10: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> float:
     """What enough of the matches show: far points have no parallax, however far one goes."""
     return float(np.quantile(parallax_deg(R_10, x0, x1), 1 - MIN_INITIAL_SHARE))
-
-
-def _relative_pose(
-    first: Keyframe | _Pose, second: Keyframe | _Pose
-) -> tuple[np.ndarray, np.ndarray]:
-    """R_10 and t_10 from the first camera to the second, in the map's unit."""
-    R_10 = second.R_cw @ first.R_cw.T
-    return R_10, second.t_cw - R_10 @ first.t_cw
 
 
 def _T_wc(R_cw: np.ndarray, t_cw: np.ndarray) -> np.ndarray:
@@ -1026,7 +719,7 @@ def _T_wc(R_cw: np.ndarray, t_cw: np.ndarray) -> np.ndarray:
     return T_wc
 
 
-def _counts(track: _Track | None, landmarks: int) -> dict[str, int]:
+def _counts(track: Track | None, landmarks: int) -> dict[str, int]:
     if track is None:
         return {"matches": 0, "kept": 0, "inliers": 0, "landmarks": 0}
     return {

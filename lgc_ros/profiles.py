@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from lgc_ros.errors import ConfigError
-from lgc_ros.odometry import OdometryOptions
+from lgc_ros.odometry_options import OdometryOptions
 from lgc_ros.scale import ScaleOptions
 
 PROFILES = ("default", "fast", "accurate")

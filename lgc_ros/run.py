@@ -23,7 +23,9 @@ import lgc_ros
 from lgc_ros.errors import LgcError
 from lgc_ros.features import Extractor
 from lgc_ros.frame import Frame
-from lgc_ros.odometry import OdometryOptions, OdometryState, VisualOdometry
+from lgc_ros.odometry import VisualOdometry
+from lgc_ros.odometry_options import OdometryOptions
+from lgc_ros.odometry_state import OdometryState
 from lgc_ros.pipelining import extracted_ahead
 from lgc_ros.profiles import RUN_SECTION, dump_profile
 from lgc_ros.sources import Source

@@ -11,7 +11,7 @@ import numpy as np
 
 from lgc_ros.errors import LgcError
 from lgc_ros.frame import Frame
-from lgc_ros.odometry import STATUSES, OdometryState
+from lgc_ros.odometry_state import STATUSES, OdometryState
 from lgc_ros.trajectory import PoseTrack, TrajectoryErrors
 from lgc_ros.viz import load_pyplot, write_caption
 

@@ -14,7 +14,9 @@ from lgc_ros.errors import CameraError
 from lgc_ros.features import Features
 from lgc_ros.frame import Frame
 from lgc_ros.geometry import rotation_error_deg
-from lgc_ros.odometry import STATUSES, TRACKED, OdometryOptions, VisualOdometry
+from lgc_ros.odometry import VisualOdometry
+from lgc_ros.odometry_options import OdometryOptions
+from lgc_ros.odometry_state import STATUSES, TRACKED
 from lgc_ros.scale import ScaleOptions
 from lgc_ros.sources.synthetic import SyntheticSource
 from lgc_ros.trajectory import PoseTrack, evaluate_track

@@ -10,7 +10,8 @@ import pytest
 
 from lgc_ros.errors import ImageError
 from lgc_ros.features import make_extractor
-from lgc_ros.odometry import OdometryOptions, VisualOdometry
+from lgc_ros.odometry import VisualOdometry
+from lgc_ros.odometry_options import OdometryOptions
 from lgc_ros.pipelining import extracted_ahead
 
 OPTIONS = OdometryOptions(features="orb", method="poselib+ratio", max_keypoints=500)

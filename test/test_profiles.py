@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from lgc_ros.errors import ConfigError
-from lgc_ros.odometry import OdometryOptions
+from lgc_ros.odometry_options import OdometryOptions
 from lgc_ros.profiles import (
     PROFILES,
     config_folder,

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from lgc_ros.camera import Camera
 from lgc_ros.cli import app
 from lgc_ros.errors import ConfigError, LgcError, SourceError
-from lgc_ros.odometry import OdometryOptions
+from lgc_ros.odometry_options import OdometryOptions
 from lgc_ros.profiles import load_profile
 from lgc_ros.run import METRICS, results_folder, run_odometry, write_run
 from lgc_ros.scale import ScaleOptions

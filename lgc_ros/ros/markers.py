@@ -11,7 +11,7 @@ from std_msgs.msg import ColorRGBA, Header
 from visualization_msgs.msg import Marker, MarkerArray
 
 from lgc_ros.landmarks import Keyframe
-from lgc_ros.odometry import OdometryState
+from lgc_ros.odometry_state import OdometryState
 from lgc_ros.ros.messages import point_message
 from lgc_ros.viz import GREEN, RED, write_caption
 

@@ -27,7 +27,7 @@ from transforms3d.quaternions import mat2quat, quat2mat
 
 from lgc_ros.estimators import PoseEstimate
 from lgc_ros.geometry import skew
-from lgc_ros.odometry import OdometryState
+from lgc_ros.odometry_state import OdometryState
 
 # Variance that says "not known" of a velocity: (m/s)² and (rad/s)².
 UNKNOWN_VARIANCE = 1e4

@@ -17,7 +17,7 @@ from rclpy.parameter import Parameter
 from transforms3d.quaternions import quat2mat
 
 from lgc_ros.errors import ConfigError
-from lgc_ros.odometry import OdometryOptions
+from lgc_ros.odometry_options import OdometryOptions
 from lgc_ros.profiles import load_profile
 from lgc_ros.scale import ScaleOptions
 

@@ -13,7 +13,9 @@ from lgc_ros.camera import Camera
 from lgc_ros.errors import ImageError
 from lgc_ros.frame import Frame
 from lgc_ros.image_encoding import image_from_message
-from lgc_ros.odometry import OdometryOptions, OdometryState, VisualOdometry
+from lgc_ros.odometry import VisualOdometry
+from lgc_ros.odometry_options import OdometryOptions
+from lgc_ros.odometry_state import OdometryState
 from lgc_ros.ros.messages import stamp_ns
 
 # Older than the last image by more than this is a jump (a looped bag); by less, a late image.
@@ -63,7 +65,7 @@ class Tracker:
     @property
     def setup(self) -> dict[str, str]:
         """What does the work, and how well the scale is known."""
-        options, filter_ = self.odometry.options, self.odometry.decide.filter
+        options, filter_ = self.odometry.options, self.odometry.filter
         setup = {"method": options.method, "features": options.features, "device": "cpu"}
         if filter_ is not None:
             setup |= {

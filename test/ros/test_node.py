@@ -42,7 +42,8 @@ from visualization_msgs.msg import Marker, MarkerArray
 
 from lgc_ros.camera import Camera
 from lgc_ros.engines import ENGINES
-from lgc_ros.odometry import OdometryOptions, VisualOdometry
+from lgc_ros.odometry import VisualOdometry
+from lgc_ros.odometry_options import OdometryOptions
 from lgc_ros.ros.compat import CvBridge
 from lgc_ros.ros.messages import pose_message
 from lgc_ros.ros.parameters import default_parameters

@@ -27,7 +27,7 @@ from visualization_msgs.msg import Marker
 from lgc_ros.errors import ConfigError
 from lgc_ros.frame import Frame
 from lgc_ros.landmarks import Keyframe, View
-from lgc_ros.odometry import OdometryState
+from lgc_ros.odometry_state import OdometryState
 from lgc_ros.profiles import config_folder, load_profile
 from lgc_ros.ros import compat
 from lgc_ros.ros.diagnostics import Log

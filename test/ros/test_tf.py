@@ -23,7 +23,8 @@ from tf2_msgs.msg import TFMessage
 from tf2_ros import Buffer, StaticTransformBroadcaster, TransformListener
 
 from lgc_ros.camera import Camera
-from lgc_ros.odometry import OdometryOptions, VisualOdometry
+from lgc_ros.odometry import VisualOdometry
+from lgc_ros.odometry_options import OdometryOptions
 from lgc_ros.ros.messages import matrix_of, quaternion_message, stamp_ns
 from lgc_ros.sources.synthetic import SyntheticSource
 
