@@ -32,7 +32,7 @@ class OdometryOptions:
     still_px: float = 0.3
     retry_keyframes: int = 4
     lost_after: int = 3
-    restart_s: float = 2.0
+    restart_s: float = 0.5
     max_keyframes: int = 40
     window: int = 6
     window_fixed: int = 8

@@ -369,6 +369,23 @@ def test_lost_for_long_it_begins_anew_where_it_was(source, walk):
     np.testing.assert_allclose(states[new].T_wc, states[9].T_wc)
 
 
+@pytest.mark.parametrize("moving", [False, True])
+def test_a_view_covered_for_long_is_found_again(source, walk, moving):
+    """What covers it is full of keypoints, so odometry begins anew on that meanwhile."""
+    cover = SyntheticSource("walk", 12, rate_hz=10.0, camera=CAMERA, kind="street", seed=7)
+    covered = [picture_of(walk[10], cover[i if moving else 0].image) for i in range(12)]
+    frames = walk[:10] + covered + walk[10:13]
+    frames = [replace(f, stamp_ns=i * 100_000_000) for i, f in enumerate(frames)]
+    states = process(frames)
+    again = next(i for i in range(14, 22) if states[i].status not in ("few_matches", "lost"))
+    assert states[again].keyframe
+    np.testing.assert_allclose(states[again].T_wc, states[9].T_wc)
+    assert set(statuses(states[-3:])) == {"ok"}
+    steps = np.diff([s.T_wc[:3, 3] for s in (states[8], states[9], states[22])], axis=0)
+    before, after = np.linalg.norm(steps, axis=1)
+    assert after < 2 * before
+
+
 @pytest.mark.parametrize("memory", [{}, {"max_keyframes": 3, "window": 2}], ids=["all", "short"])
 def test_coming_back_meets_the_way_out(walk, memory):
     back = [
