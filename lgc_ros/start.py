@@ -8,7 +8,7 @@ may have seen more; only if it explains them clearly better than any other is th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import poselib
@@ -36,6 +36,9 @@ CLEAR_SHARE = 0.02
 # Most keypoints are far more precise than the worst right match: the loss begins to give in at
 # this part of the threshold. At a half, directions of translation had up to five times the error.
 SHARP = 1 / 8
+# A motion is refined this often, each time on the matches within so many thresholds of it.
+REFINEMENTS = 2
+NEAR = 2.0
 # Step of numerical derivatives: radians, and parts of the baseline.
 DIFFERENCE = 1e-5
 PIXELS = 1000.0
@@ -92,6 +95,11 @@ class Motion:
         """Mask of the matches no farther than that from their epipolar lines."""
         E_10 = essential_from_pose(self.R_10, self.t_10)
         return sampson_distance(E_10, x0, x1) < threshold**2
+
+    def counted(self, x0: np.ndarray, x1: np.ndarray, threshold: float) -> Motion:
+        """The same with what these matches say against it."""
+        squared = sampson_distance(essential_from_pose(self.R_10, self.t_10), x0, x1)
+        return replace(self, cost=_count(squared, threshold))
 
     def same_as(self, other: Motion) -> bool:
         """Whether the two differ by no more than noise."""
@@ -163,14 +171,24 @@ def _in_front(R_10, t_10, x0, x1):
 
 
 def _refined(R_10, t_10, x0, x1, threshold) -> Motion:
-    """The motion near a guess that the matches of two views fit best."""
+    """The motion near a guess that the matches of two views fit best.
+
+    Matches far from what the guess says are left out: many of them, all wrong, would have a say.
+    """
+    loss = {"loss_type": "CAUCHY", "loss_scale": SHARP * PIXELS * threshold}
     pose = poselib.CameraPose()
     pose.R, pose.t = R_10, t_10
-    loss = {"loss_type": "CAUCHY", "loss_scale": SHARP * PIXELS * threshold}
-    pose, _ = poselib.refine_relative_pose(PIXELS * x0, PIXELS * x1, pose, CAMERA, CAMERA, loss)
-    R_10, t_10 = pose.R, pose.t / np.linalg.norm(pose.t)
-    squared = sampson_distance(essential_from_pose(R_10, t_10), x0, x1)
-    return Motion(R_10, t_10, _count(squared, threshold))
+    motions = [Motion(R_10, t_10, 0.0).counted(x0, x1, threshold)]
+    for _ in range(REFINEMENTS):
+        near = motions[-1].agrees(x0, x1, NEAR * threshold)
+        if near.sum() < MIN_POINTS:
+            break
+        pose, _ = poselib.refine_relative_pose(
+            PIXELS * x0[near], PIXELS * x1[near], pose, CAMERA, CAMERA, loss
+        )
+        t_10 = pose.t / np.linalg.norm(pose.t)
+        motions.append(Motion(pose.R, t_10, 0.0).counted(x0, x1, threshold))
+    return min(motions, key=lambda motion: motion.cost)
 
 
 def _cost_between(motion, x_reference, between, last, threshold) -> float:
