@@ -17,6 +17,7 @@ from lgc_ros.refinement import (
     pose_derivative,
     refine_pose,
     rotation_from_vector,
+    whitened,
 )
 
 INITIAL_DAMPING = 1e-4
@@ -35,7 +36,7 @@ class Bundle:
         points: (M, 3).
         view, point: (O,) int; each pair at most once.
         observed: (O, 2) normalized.
-        sigma: (O,) standard deviation of an observed coordinate.
+        whitening: (K, 2, 2) make offsets in a view multiples of their standard deviations.
     """
 
     R_cw: np.ndarray
@@ -45,24 +46,25 @@ class Bundle:
     view: np.ndarray
     point: np.ndarray
     observed: np.ndarray
-    sigma: np.ndarray
+    whitening: np.ndarray
 
 
 def bundle_distances(bundle: Bundle) -> np.ndarray:
     """(O,) reprojection errors in standard deviations; infinite behind a camera."""
     b = bundle
-    return _distances(b.R_cw, b.t_cw, b.points, b.view, b.point, b.observed, b.sigma)
+    return _distances(b.R_cw, b.t_cw, b.points, b.view, b.point, b.observed, b.whitening)
 
 
 def warm_up() -> None:
     """Refine a pose and a bundle of nothing much: compiled now, no frame waits for it later."""
-    points, one = np.array([[0.0, 0.0, 1.0]]), np.ones(1)
+    points = np.array([[0.0, 0.0, 1.0]])
     nowhere, here = np.zeros(1, np.int64), np.zeros((1, 3))
-    seen = np.zeros((1, 2))
-    bundle = Bundle(np.eye(3)[None], here, np.zeros(1, bool), points, nowhere, nowhere, seen, one)
+    seen, unit = np.zeros((1, 2)), np.eye(2)
+    fixed = np.zeros(1, bool)
+    bundle = Bundle(np.eye(3)[None], here, fixed, points, nowhere, nowhere, seen, unit[None])
     adjust_bundle(bundle, 1)
     bundle_distances(bundle)
-    refine_pose(np.eye(3), here[0], points, seen, 1.0)
+    refine_pose(np.eye(3), here[0], points, seen, unit)
 
 
 def observed_noise(distances: np.ndarray, point: np.ndarray) -> float:
@@ -90,7 +92,7 @@ def adjust_bundle(
     """
     b = bundle
     order = np.argsort(b.point * len(b.R_cw) + b.view)
-    view, point, observed, sigma = (a[order] for a in (b.view, b.point, b.observed, b.sigma))
+    view, point, observed = (a[order] for a in (b.view, b.point, b.observed))
     ends = np.searchsorted(point, np.arange(len(b.points) + 1))
     free = np.flatnonzero(~b.fixed)
     slot = np.full(len(b.R_cw), -1)
@@ -98,7 +100,7 @@ def adjust_bundle(
     slot = slot[view]
 
     def linearized(R_cw, t_cw, points):
-        return _linearize(R_cw, t_cw, points, view, point, observed, sigma, slot, len(free))
+        return _linearize(R_cw, t_cw, points, view, point, observed, b.whitening, slot, len(free))
 
     R_cw, t_cw, points = b.R_cw, b.t_cw, b.points
     cost, system = linearized(R_cw, t_cw, points)
@@ -129,18 +131,19 @@ def adjust_bundle(
 
 
 @compiled
-def _distances(R_cw, t_cw, points, view, point, observed, sigma):
+def _distances(R_cw, t_cw, points, view, point, observed, whitening):
     distance = np.full(len(view), np.inf)
     for o in range(len(view)):
         X, Y, Z = in_view(R_cw[view[o]], t_cw[view[o]], points[point[o]])
         if Z > MIN_DEPTH:
-            offset = np.hypot(X / Z - observed[o, 0], Y / Z - observed[o, 1])
-            distance[o] = offset / sigma[o]
+            distance[o] = np.hypot(
+                *whitened(whitening[view[o]], X / Z - observed[o, 0], Y / Z - observed[o, 1])
+            )
     return distance
 
 
 @compiled
-def _linearize(R_cw, t_cw, points, view, point, observed, sigma, slot, views):
+def _linearize(R_cw, t_cw, points, view, point, observed, whitening, slot, views):
     """Robust cost and normal equations.
 
     Blocks of free views (views, 6, 6), (views, 6), of points (M, 3, 3), (M, 3), and between the
@@ -156,17 +159,16 @@ def _linearize(R_cw, t_cw, points, view, point, observed, sigma, slot, views):
         X, Y, Z = in_view(R_cw[k], t_cw[k], points[p])
         z = max(Z, MIN_DEPTH)
         x, y = X / z, Y / z
-        u, v = (observed[o, 0] - x) / sigma[o], (observed[o, 1] - y) / sigma[o]
+        u, v = whitened(whitening[k], observed[o, 0] - x, observed[o, 1] - y)
         squared = (u**2 + v**2) / CAUCHY_SIGMAS**2
         cost += np.log1p(squared)
         if Z <= MIN_DEPTH:
             continue
         root = 1 / np.sqrt(1 + squared)
         residual[0], residual[1] = root * u, root * v
-        scale = root / (sigma[o] * z)
-        pose_derivative(J[0], scale, 0.0, -scale * x, X, Y, Z)
-        pose_derivative(J[1], 0.0, scale, -scale * y, X, Y, Z)
         for r in range(2):
+            a, b = root / z * whitening[k, r, 0], root / z * whitening[k, r, 1]
+            pose_derivative(J[r], a, b, -a * x - b * y, X, Y, Z)
             for i in range(3):
                 J_point[r, i] = 0.0
                 for c in range(3):

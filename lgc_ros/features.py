@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,18 +38,16 @@ class Features:
     angles: np.ndarray  # (N,) float32, degrees
     responses: np.ndarray  # (N,) float32, strength, only comparable within one extractor
     kind: str  # what the descriptors are: only equal kinds can be matched
+    sharpness: np.ndarray = field(default_factory=lambda: np.eye(2))  # of the image: sharpness.py
 
     def __len__(self) -> int:
         return len(self.points)
 
     def subset(self, selection: np.ndarray) -> Features:
         """The features a boolean mask or an index array selects, in its order."""
-        arrays = {
-            field.name: value[selection]
-            for field in fields(self)
-            if isinstance(value := getattr(self, field.name), np.ndarray)
-        }
-        return replace(self, **arrays)
+        of_image = ("kind", "sharpness")
+        by_keypoint = [f.name for f in fields(self) if f.name not in of_image]
+        return replace(self, **{name: getattr(self, name)[selection] for name in by_keypoint})
 
 
 Extractor = Callable[[np.ndarray], Features]

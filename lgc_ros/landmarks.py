@@ -86,6 +86,10 @@ class LandmarkMap:
         """Standard deviation of a normalized coordinate."""
         return self._sigma_px / camera.focal
 
+    def whitening(self, view: View) -> np.ndarray:
+        """What makes normalized offsets in a view multiples of their standard deviations."""
+        return view.features.sharpness / self.sigma(view.camera)
+
     def add_keyframe(self, keyframe: Keyframe, keep: Keyframe | None = None) -> None:
         """Append a keyframe; the oldest but `keep` may be forgotten, with what only it saw."""
         self.keyframes.append(keyframe)
@@ -139,13 +143,13 @@ class LandmarkMap:
         good = np.isfinite(points0).all(axis=1)
         points0[~good] = 1.0
         points1 = points0 @ R_10.T + t_10
-        sigma0, sigma1 = self.sigma(first.view.camera), self.sigma(second.view.camera)
+        whitening0, whitening1 = self.whitening(first.view), self.whitening(second.view)
         seen0, J0 = project(points0)
         seen1, J1 = project(points1)
         good &= (points0[:, 2] > 0) & (points1[:, 2] > 0)
-        good &= np.linalg.norm(seen0 - x0, axis=1) < OUTLIER_SIGMAS * sigma0
-        good &= np.linalg.norm(seen1 - x1, axis=1) < OUTLIER_SIGMAS * sigma1
-        information = _square(J0) / sigma0**2 + _square(J1 @ R_10) / sigma1**2
+        good &= np.linalg.norm((seen0 - x0) @ whitening0.T, axis=1) < OUTLIER_SIGMAS
+        good &= np.linalg.norm((seen1 - x1) @ whitening1.T, axis=1) < OUTLIER_SIGMAS
+        information = _square(whitening0 @ J0) + _square(whitening1 @ J1 @ R_10)
         information += 1e-12 * np.eye(3) * np.trace(information, axis1=1, axis2=2)[:, None, None]
         covariances0 = np.linalg.inv(information)
         good &= np.sqrt(covariances0[:, 2, 2]) < MAX_DEPTH_SIGMA * points0[:, 2]
@@ -208,7 +212,6 @@ class LandmarkMap:
         slot[seen] = np.arange(len(seen))
         keypoint = [np.flatnonzero(slot[k.landmark] >= 0) for k in views]
         counts = [len(index) for index in keypoint]
-        sizes = [self.sigma(k.view.camera) for k in views]
         shown = list(zip(views, keypoint, strict=True))
         bundle = Bundle(
             R_cw=np.array([k.R_cw for k in views]),
@@ -218,7 +221,7 @@ class LandmarkMap:
             view=np.repeat(np.arange(len(views)), counts),
             point=np.concatenate([slot[k.landmark[index]] for k, index in shown]),
             observed=np.concatenate([k.view.x[index] for k, index in shown]),
-            sigma=np.repeat(sizes, counts),
+            whitening=np.array([self.whitening(k.view) for k in views]),
         )
         R_cw, t_cw, points, covariances = adjust_bundle(bundle, iterations)
         moved = replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points)

@@ -44,6 +44,7 @@ from lgc_ros.odometry_state import (
 )
 from lgc_ros.refinement import fit_rotation, refine_pose
 from lgc_ros.scale import NEEDS, ScaleEstimator, ScaleEvidence
+from lgc_ros.sharpness import measured
 from lgc_ros.start import Motion, Sight, find_motion, motion_covariance
 from lgc_ros.threads import limit_threads
 from lgc_ros.tracking import MIN_LANDMARKS, Pose, Track, Tracker
@@ -93,7 +94,7 @@ class VisualOdometry:
     ) -> None:
         self.options = o = options or OdometryOptions()
         limit_threads(o.threads)
-        self.extract = extract or make_extractor(o.features, o.max_keypoints, o.spread)
+        self.extract = measured(extract or make_extractor(o.features, o.max_keypoints, o.spread))
         self._tracker = Tracker(o)
         warm_up()
         self.reset()
@@ -306,9 +307,9 @@ class VisualOdometry:
         turned_px = focal * np.radians(rotation_error_deg(pose.R_cw, R_anchor))
         if turned_px < max(still_px, STILL_SIGMAS * focal * np.sqrt(variances[:3].sum())):
             return Pose(R_anchor, t_anchor, pose.covariance, pose.used), NO_MOTION
-        sigma, spread = self.map.sigma(view.camera), self.map.covariances[ids]
+        whitening, spread = self.map.whitening(view), self.map.covariances[ids]
         held = refine_pose(
-            pose.R_cw, -pose.R_cw @ centre, points, x, sigma, spread, hold_centre=True
+            pose.R_cw, -pose.R_cw @ centre, points, x, whitening, spread, hold_centre=True
         )
         return Pose(held.R_cw, held.t_cw, pose.covariance, pose.used), ROTATION_ONLY
 

@@ -1,8 +1,8 @@
 """Non-linear least squares on reprojection errors: one pose, or a rotation.
 
 Poses are world to camera, `X_c = R_cw X_w + t_cw`; a step `(omega, v)` changes them on the left,
-`X_c' = exp(omega) X_c + v`. Observations are normalized; `sigma` is the standard deviation of one
-coordinate in the same unit. Wrong observations are tamed by Cauchy's loss.
+`X_c' = exp(omega) X_c + v`. Observations are normalized; `whitening` (2, 2) makes offsets from
+them multiples of their standard deviations. Wrong observations are tamed by Cauchy's loss.
 """
 
 from __future__ import annotations
@@ -81,6 +81,15 @@ def in_view(R_cw, t_cw, point):
 
 
 @compiled
+def whitened(whitening, u, v):
+    """An offset in a view in standard deviations."""
+    return (
+        whitening[0, 0] * u + whitening[0, 1] * v,
+        whitening[1, 0] * u + whitening[1, 1] * v,
+    )
+
+
+@compiled
 def pose_derivative(row, a, b, c, X, Y, Z):
     """Fill `row` (6,): the change with the step of what changes by (a, b, c) with the point.
 
@@ -100,7 +109,7 @@ def refine_pose(
     t_cw: np.ndarray,
     points: np.ndarray,
     observed: np.ndarray,
-    sigma: float,
+    whitening: np.ndarray,
     point_covariances: np.ndarray | None = None,
     hold_centre: bool = False,
 ) -> RefinedPose:
@@ -116,10 +125,9 @@ def refine_pose(
     centre = -R_cw.T @ t_cw
     if point_covariances is None:
         point_covariances = np.zeros((len(points), 3, 3))
+    noise = np.linalg.inv(whitening.T @ whitening)
     for _ in range(POSE_ITERATIONS):
-        H, g, squared = _normal_equations(
-            R_cw, t_cw, points, point_covariances, observed, sigma**2
-        )
+        H, g, squared = _normal_equations(R_cw, t_cw, points, point_covariances, observed, noise)
         H, g = H[free, free], g[free]
         H += (1e-9 * np.trace(H) / len(H) + 1e-12) * np.eye(len(H))
         step = np.linalg.solve(H, g)
@@ -150,7 +158,7 @@ def _normal_equations(R_cw, t_cw, points, point_covariances, observed, noise):
                 J_point[i, j] = 0.0
                 for k in range(3):
                     J_point[i, j] += J[i, 3 + k] * R_cw[k, j]
-        a, b, d = noise, 0.0, noise
+        a, b, d = noise[0, 0], noise[0, 1], noise[1, 1]
         for i in range(3):
             for j in range(3):
                 a += J_point[0, i] * point_covariances[n, i, j] * J_point[0, j]

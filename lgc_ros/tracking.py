@@ -149,7 +149,7 @@ class Tracker:
         if info["num_inliers"] < MIN_LANDMARKS:
             return None
         refined = refine_pose(
-            pose.R, pose.t, points, x, landmarks.sigma(view.camera), landmarks.covariances[ids]
+            pose.R, pose.t, points, x, landmarks.whitening(view), landmarks.covariances[ids]
         )
         agree = refined.distance < OUTLIER_SIGMAS
         if agree.sum() < needed:

@@ -8,6 +8,8 @@ from lgc_ros.geometry import rotation_error_deg
 from lgc_ros.refinement import CAUCHY_SIGMAS, fit_rotation, refine_pose, rotation_from_vector
 
 SIGMA = 1e-3
+# Noise of one size along a slanted direction and of another across.
+WHITENING = np.array([[1.5, 0.4], [0.4, 0.8]]) / SIGMA
 
 
 def view(seed=0, count=60):
@@ -16,7 +18,11 @@ def view(seed=0, count=60):
     points = rng.uniform([-2, -2, 3], [2, 2, 8], (count, 3))
     R_cw, t_cw = axangle2mat(rng.standard_normal(3), 0.2), np.array([0.1, -0.2, 0.3])
     cam = points @ R_cw.T + t_cw
-    return points, cam[:, :2] / cam[:, 2:] + SIGMA * rng.standard_normal((count, 2)), R_cw, t_cw
+    return points, cam[:, :2] / cam[:, 2:] + noise(rng, count), R_cw, t_cw
+
+
+def noise(rng, count):
+    return rng.standard_normal((count, 2)) @ np.linalg.inv(WHITENING).T
 
 
 @pytest.mark.parametrize("uncertain", [False, True])
@@ -24,7 +30,7 @@ def test_a_pose_is_found_from_nearby(uncertain):
     points, observed, R_cw, t_cw = view()
     covariances = np.tile(1e-4 * np.eye(3), (len(points), 1, 1)) if uncertain else None
     start = axangle2mat([0, 1, 0], 0.05) @ R_cw, t_cw + 0.1
-    refined = refine_pose(*start, points, observed, SIGMA, covariances)
+    refined = refine_pose(*start, points, observed, WHITENING, covariances)
     assert rotation_error_deg(refined.R_cw, R_cw) < 0.3
     assert np.linalg.norm(refined.t_cw - t_cw) < 0.02
 
@@ -37,7 +43,7 @@ def test_points_beside_or_behind_the_camera_do_no_harm(depth):
     points, observed = np.vstack([points, passed]), np.vstack([observed, [0.2, 0.1]])
     covariances = np.tile(1e-4 * np.eye(3), (len(points), 1, 1))
     covariances[-1] = 50 * np.eye(3)
-    refined = refine_pose(R_cw, t_cw, points, observed, SIGMA, covariances)
+    refined = refine_pose(R_cw, t_cw, points, observed, WHITENING, covariances)
     assert rotation_error_deg(refined.R_cw, R_cw) < 0.3
     assert np.linalg.norm(refined.t_cw - t_cw) < 0.02
     assert np.isfinite(refined.covariance).all()
@@ -47,16 +53,16 @@ def test_points_beside_or_behind_the_camera_do_no_harm(depth):
 def test_every_step_away_from_a_refined_pose_costs_more(hold_centre):
     points, observed, R_cw, t_cw = view()
     observed[:5] += 0.1  # wrong matches
-    refined = refine_pose(R_cw, t_cw, points, observed, SIGMA, hold_centre=hold_centre)
+    refined = refine_pose(R_cw, t_cw, points, observed, WHITENING, hold_centre=hold_centre)
     # The step that is the last one is small, not nothing.
     refined = refine_pose(
-        refined.R_cw, refined.t_cw, points, observed, SIGMA, hold_centre=hold_centre
+        refined.R_cw, refined.t_cw, points, observed, WHITENING, hold_centre=hold_centre
     )
 
     def cost(step):
         turn = rotation_from_vector(step[:3])
         points_cam = points @ (turn @ refined.R_cw).T + turn @ refined.t_cw + step[3:]
-        offset = (points_cam[:, :2] / points_cam[:, 2:] - observed) / SIGMA
+        offset = (points_cam[:, :2] / points_cam[:, 2:] - observed) @ WHITENING.T
         return np.log1p((offset**2).sum(axis=1) / CAUCHY_SIGMAS**2).sum()
 
     free = 3 if hold_centre else 6
@@ -77,9 +83,9 @@ def test_a_refined_pose_scatters_as_its_covariance_says():
     squares = []
     for _ in range(100):
         noisy = points + rng.standard_normal(points.shape) @ spread
-        observed = exact + SIGMA * rng.standard_normal(exact.shape)
+        observed = exact + noise(rng, len(exact))
         covariances = np.tile(spread**2, (len(points), 1, 1))
-        refined = refine_pose(R_cw, t_cw, noisy, observed, SIGMA, covariances)
+        refined = refine_pose(R_cw, t_cw, noisy, observed, WHITENING, covariances)
         turn = refined.R_cw @ R_cw.T
         omega = np.array([turn[2, 1], turn[0, 2], turn[1, 0]])
         error = np.concatenate([omega, refined.t_cw - turn @ t_cw])
