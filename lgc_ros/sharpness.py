@@ -19,6 +19,8 @@ from lgc_ros.features import Extractor, Features
 WINDOW_PX, SMOOTHING_PX = 5, 1.5
 SOME_KEYPOINTS = 300
 OFFSETS_PX = np.stack(np.meshgrid(*2 * [np.arange(-6, 7, 3)]), axis=-1).reshape(-1, 2)
+# Kinds of keypoints that lie on whole pixels: their noise is the grid's, equal all around.
+ON_PIXELS = ("orb",)
 # Directions differ at most by this: no image says more about the noise of its keypoints.
 MAX_RATIO = 10.0
 
@@ -28,6 +30,8 @@ def measured(extract: Extractor) -> Extractor:
 
     def with_sharpness(image: np.ndarray) -> Features:
         features = extract(image)
+        if features.kind in ON_PIXELS:
+            return features
         return replace(features, sharpness=sharpness(image, features.points))
 
     return with_sharpness

@@ -74,10 +74,16 @@ def test_without_texture_or_keypoints_directions_are_equal(points):
 
 def test_a_measured_extractor_gives_the_same_features():
     image = np.dstack(3 * [texture().astype(np.uint8)])
-    plain = make_extractor("orb", 300)
+    plain = make_extractor("sift", 300)
     features, with_sharpness = plain(image), measured(plain)(image)
     np.testing.assert_array_equal(with_sharpness.points, features.points)
     np.testing.assert_array_equal(features.sharpness, np.eye(2))
     np.testing.assert_allclose(with_sharpness.sharpness, sharpness(image, features.points))
     some = with_sharpness.subset(np.arange(10))
     np.testing.assert_array_equal(some.sharpness, with_sharpness.sharpness)
+
+
+def test_keypoints_on_whole_pixels_are_equally_precise_whatever_the_blur():
+    image = blurred(texture(), 0).astype(np.uint8)
+    features = measured(make_extractor("orb", 300))(image)
+    np.testing.assert_array_equal(features.sharpness, np.eye(2))
