@@ -59,6 +59,8 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
             raise ConfigError(f"'{assignment}' is not of the form KEY=VALUE, such as window=8")
         section, dot, name = key.strip().partition(".")
         target = overrides.setdefault(section, {}) if dot else overrides
+        if not isinstance(target, dict):
+            raise ConfigError(f"'{assignment}' sets a part of {section}, set as a whole before")
         try:
             target[name if dot else section] = yaml.safe_load(value)
         except yaml.YAMLError as error:

@@ -150,3 +150,8 @@ def test_an_unknown_profile_lists_those_there_are():
 def test_an_assignment_needs_a_key_and_a_value():
     with pytest.raises(ConfigError, match="KEY=VALUE"):
         parse_assignments(["window"])
+
+
+def test_a_setting_is_not_set_as_a_whole_and_in_part():
+    with pytest.raises(ConfigError, match="set as a whole"):
+        parse_assignments(["scale=depth", "scale.speed_mps=1"])
