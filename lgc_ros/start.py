@@ -147,20 +147,14 @@ def _different(motions: list[Motion]) -> list[Motion]:
 
 
 def _guesses(R_10, t_10, x0, x1, threshold):
-    """Motions that two views allow.
-
-    The given one, which few samples may have found; the best of many samples; and those of the
-    plane that most points fit.
-    """
+    """Motions that two views allow: the given one, and those of the plane most points fit."""
     guesses = [(R_10, t_10)]
-    samples = {"min_iterations": 100, "max_iterations": 1000, "seed": 0}
-    options = samples | {"max_epipolar_error": PIXELS * threshold}
-    pose, info = poselib.estimate_relative_pose(
-        PIXELS * x0, PIXELS * x1, CAMERA, CAMERA, options, {}
-    )
-    if info["num_inliers"] >= MIN_POINTS:
-        guesses.append((pose.R, pose.t / np.linalg.norm(pose.t)))
-    options = samples | {"max_reproj_error": 2 * PIXELS * threshold}
+    options = {
+        "max_reproj_error": 2 * PIXELS * threshold,
+        "min_iterations": 100,
+        "max_iterations": 1000,
+        "seed": 0,
+    }
     H, info = poselib.estimate_homography(PIXELS * x0, PIXELS * x1, options, {})
     if info["num_inliers"] >= MIN_POINTS:
         unit = np.array([1 / PIXELS, 1 / PIXELS, 1.0])
