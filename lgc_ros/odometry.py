@@ -44,7 +44,7 @@ from lgc_ros.odometry_state import (
 )
 from lgc_ros.refinement import fit_rotation, refine_pose
 from lgc_ros.scale import NEEDS, ScaleEstimator, ScaleEvidence
-from lgc_ros.sharpness import measured
+from lgc_ros.sharpness import with_sharpness
 from lgc_ros.start import Motion, Sight, find_motion, motion_covariance
 from lgc_ros.threads import limit_threads
 from lgc_ros.tracking import MIN_LANDMARKS, Pose, Track, Tracker
@@ -94,7 +94,9 @@ class VisualOdometry:
     ) -> None:
         self.options = o = options or OdometryOptions()
         limit_threads(o.threads)
-        self.extract = measured(extract or make_extractor(o.features, o.max_keypoints, o.spread))
+        self.extract = with_sharpness(
+            extract or make_extractor(o.features, o.max_keypoints, o.spread)
+        )
         self._tracker = Tracker(o)
         warm_up()
         self.reset()

@@ -15,7 +15,7 @@ import numpy as np
 from lgc_ros.features import Extractor, Features
 
 # Gradients are taken in the image smoothed by a window and a deviation of so many pixels, around
-# some this many keypoints, weak and strong ones, at points so far from them.
+# about this many keypoints, weak and strong ones, at points so far from them.
 WINDOW_PX, SMOOTHING_PX = 5, 1.5
 SOME_KEYPOINTS = 300
 OFFSETS_PX = np.stack(np.meshgrid(*2 * [np.arange(-6, 7, 3)]), axis=-1).reshape(-1, 2)
@@ -25,16 +25,16 @@ ON_PIXELS = ("orb",)
 MAX_RATIO = 10.0
 
 
-def measured(extract: Extractor) -> Extractor:
+def with_sharpness(extract: Extractor) -> Extractor:
     """The same extractor, whose features know the sharpness of their image."""
 
-    def with_sharpness(image: np.ndarray) -> Features:
+    def measured(image: np.ndarray) -> Features:
         features = extract(image)
         if features.kind in ON_PIXELS:
             return features
         return replace(features, sharpness=sharpness(image, features.points))
 
-    return with_sharpness
+    return measured
 
 
 def sharpness(image: np.ndarray, points: np.ndarray) -> np.ndarray:

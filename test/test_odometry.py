@@ -521,7 +521,7 @@ def squared_errors(states, frames):
 
 
 def test_the_covariance_is_of_the_size_of_the_errors(source, walk):
-    """Ten walks in this room had means from 0.9 to 5.9, 3.0 together; these four have 3.9.
+    """Ten walks in this room had means from 0.9 to 4.9, 2.8 together; these four have 3.5.
 
     Deviations assumed half or twice as large as they are would leave the bounds.
     """

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lgc_ros.features import make_extractor
-from lgc_ros.sharpness import measured, sharpness
+from lgc_ros.sharpness import sharpness, with_sharpness
 
 
 def texture(seed=0, size=(240, 320)):
@@ -14,15 +14,15 @@ def texture(seed=0, size=(240, 320)):
     return cv2.normalize(cv2.GaussianBlur(noise, (0, 0), 2.0), None, 0, 255, cv2.NORM_MINMAX)
 
 
+def unit(direction_deg):
+    return np.array([np.cos(np.radians(direction_deg)), np.sin(np.radians(direction_deg))])
+
+
 def blurred(image, direction_deg, length_px=15):
     """The image of a camera that turns while the shutter is open."""
     kernel = np.zeros((length_px, length_px), np.float32)
     middle = (length_px // 2, length_px // 2)
-    reach = (
-        length_px
-        / 2
-        * np.array([np.cos(np.radians(direction_deg)), np.sin(np.radians(direction_deg))])
-    )
+    reach = length_px / 2 * unit(direction_deg)
     ends = [tuple(np.round(middle + sign * reach).astype(int).tolist()) for sign in (-1, 1)]
     cv2.line(kernel, *ends, 1.0)
     return cv2.filter2D(image, -1, kernel / kernel.sum())
@@ -43,8 +43,7 @@ def test_keypoints_are_less_precise_along_a_blur(direction_deg):
     assert np.linalg.det(found) == pytest.approx(1)
     values, vectors = np.linalg.eigh(found)
     assert values[1] / values[0] > 2
-    along = np.array([np.cos(np.radians(direction_deg)), np.sin(np.radians(direction_deg))])
-    assert abs(vectors[:, 0] @ along) > np.cos(np.radians(10))
+    assert abs(vectors[:, 0] @ unit(direction_deg)) > np.cos(np.radians(10))
 
 
 def test_the_noise_of_keypoints_is_as_the_sharpness_says():
@@ -61,10 +60,10 @@ def test_the_noise_of_keypoints_is_as_the_sharpness_says():
         near = distance.min(axis=1) < 4
         offsets.append((second[1][same] - first[1])[near])
         images.append(first)
-    across = np.median(np.abs(np.concatenate(offsets)), axis=0)
+    noise_px = np.median(np.abs(np.concatenate(offsets)), axis=0)
     ratios = [found[1, 1] / found[0, 0] for found in (sharpness(*image) for image in images)]
-    assert across[0] / across[1] == pytest.approx(np.median(ratios), rel=0.5)
-    assert across[0] / across[1] > 1.5
+    assert noise_px[0] / noise_px[1] == pytest.approx(np.median(ratios), rel=0.5)
+    assert noise_px[0] / noise_px[1] > 1.5
 
 
 @pytest.mark.parametrize("points", [np.zeros((0, 2)), np.array([[5.0, 5.0], [319.6, 239.7]])])
@@ -75,15 +74,15 @@ def test_without_texture_or_keypoints_directions_are_equal(points):
 def test_a_measured_extractor_gives_the_same_features():
     image = np.dstack(3 * [texture().astype(np.uint8)])
     plain = make_extractor("sift", 300)
-    features, with_sharpness = plain(image), measured(plain)(image)
-    np.testing.assert_array_equal(with_sharpness.points, features.points)
+    features, measured = plain(image), with_sharpness(plain)(image)
+    np.testing.assert_array_equal(measured.points, features.points)
     np.testing.assert_array_equal(features.sharpness, np.eye(2))
-    np.testing.assert_allclose(with_sharpness.sharpness, sharpness(image, features.points))
-    some = with_sharpness.subset(np.arange(10))
-    np.testing.assert_array_equal(some.sharpness, with_sharpness.sharpness)
+    np.testing.assert_allclose(measured.sharpness, sharpness(image, features.points))
+    some = measured.subset(np.arange(10))
+    np.testing.assert_array_equal(some.sharpness, measured.sharpness)
 
 
 def test_keypoints_on_whole_pixels_are_equally_precise_whatever_the_blur():
     image = blurred(texture(), 0).astype(np.uint8)
-    features = measured(make_extractor("orb", 300))(image)
+    features = with_sharpness(make_extractor("orb", 300))(image)
     np.testing.assert_array_equal(features.sharpness, np.eye(2))
