@@ -86,13 +86,13 @@ class CorrespondenceFilter:
         )
 
 
-def surest(scores: np.ndarray, above: float) -> np.ndarray:
-    """Mask of the matches whose score is above a value; at least of the best 30, at most 500.
+def surest(scores: np.ndarray, above: float, most: int = MOST_TRUSTED) -> np.ndarray:
+    """Mask of the matches whose score is above a value; at least of the best 30, not of too many.
 
     Enough right matches make a pose, and more of them hardly improve it; wrong ones among them,
     if they agree with one another, ruin it.
     """
-    count = np.clip(np.count_nonzero(scores >= above), FEWEST_TRUSTED, MOST_TRUSTED)
+    count = np.clip(np.count_nonzero(scores >= above), FEWEST_TRUSTED, most)
     mask = np.zeros(len(scores), bool)
     mask[np.argsort(-scores, kind="stable")[:count]] = True
     return mask

@@ -9,7 +9,7 @@ import poselib
 
 from lgc_ros.clock import Clock
 from lgc_ros.estimators import EstimatorOptions
-from lgc_ros.landmarks import OUTLIER_SIGMAS, Keyframe, LandmarkMap, View, motion_between
+from lgc_ros.landmarks import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View, motion_between
 from lgc_ros.matching import Matches, correspond, match, nearest_rows
 from lgc_ros.methods import parse_method
 from lgc_ros.odometry_options import OdometryOptions
@@ -26,6 +26,8 @@ PNP_SAMPLES = 20
 PNP_REFINEMENTS = 5
 # From frame to frame nearly all that the filter trusts is right.
 FILTERED_SAMPLES = 100
+# A rough pose that shows less than this part of the parallax that a map begins with is enough.
+ROUGH_PARALLAX = 1 / 3
 # Share of the matched landmarks that must agree with a pose.
 MIN_LANDMARK_SHARE = 0.5
 # Share of what the filter kept that a pose by landmarks must explain, or two views are asked.
@@ -78,7 +80,7 @@ class Tracker:
         clock.lap("track")
         if located is not None:
             return located
-        track = _make_track(view, reference, matches, self.decide.estimate(rejected))
+        track = _make_track(view, reference, matches, self._two_view(reference, rejected))
         clock.lap("estimate")
         track = replace(track, pose=self._locate(view, track, landmarks))
         clock.lap("track")
@@ -95,6 +97,18 @@ class Tracker:
         rejected = self.decide.reject(correspondences)
         clock.lap("filter")
         return matches, rejected
+
+    def _two_view(self, reference: Keyframe, rejected: TwoViewResult) -> TwoViewResult:
+        """The pose of two views; while a map is to begin and parallax is far too little, roughly.
+
+        Without a filter's scores nothing tells which matches a rough pose could rest on.
+        """
+        if self.decide.filter is not None and np.all(reference.landmark == NONE):
+            rough = self.decide.estimate(rejected, rough=True)
+            needed_deg = ROUGH_PARALLAX * self.options.init_parallax_deg
+            if rough.pose is not None and rough.parallax_deg < needed_deg:
+                return rough
+        return self.decide.estimate(rejected)
 
     def _track_by_landmarks(
         self,

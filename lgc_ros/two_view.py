@@ -13,7 +13,7 @@ from lgc_ros.checkpoint import shipped_models
 from lgc_ros.errors import CheckpointError
 from lgc_ros.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOptions, PoseEstimate
 from lgc_ros.features import make_extractor
-from lgc_ros.filter import CorrespondenceFilter, surest
+from lgc_ros.filter import MOST_TRUSTED, CorrespondenceFilter, surest
 from lgc_ros.geometry import (
     EIGHT_POINT_MINIMUM,
     essential_from_pose,
@@ -26,6 +26,8 @@ from lgc_ros.methods import FILTER_ESTIMATOR, parse_method
 
 STAGES = ("features", "match", "filter", "estimate")
 FILTERED_THRESHOLD_PX = 1.5
+# A rough pose is that of so many samples of so many matches.
+ROUGH_SAMPLES, ROUGH_MATCHES = 25, 250
 LABEL_THRESHOLD = 1e-4
 """A match is right below this squared symmetric epipolar distance, normalized: (1e-2)²."""
 NO_POSE = (
@@ -169,12 +171,12 @@ class Decider:
         ms = {"filter": 1e3 * (time.perf_counter() - start)}
         return TwoViewResult(correspondences, kept, np.zeros_like(kept), None, failure, scores, ms)
 
-    def estimate(self, rejected: TwoViewResult) -> TwoViewResult:
-        """The pose of the matches that outlier rejection kept."""
+    def estimate(self, rejected: TwoViewResult, rough: bool = False) -> TwoViewResult:
+        """The pose of the matches that outlier rejection kept, or for less time a rough one."""
         start = time.perf_counter()
         result = rejected
         if not rejected.failure:
-            pose = self._estimate(rejected.correspondences.subset(rejected.kept))
+            pose = self._estimate(rejected.correspondences.subset(rejected.kept), rough)
             result = (
                 self.agree(rejected, pose.R_10, pose.t_10)
                 if pose
@@ -202,14 +204,17 @@ class Decider:
         pose = PoseEstimate(R_10, t_10 / np.linalg.norm(t_10), E_10, agreeing)
         return replace(rejected, inliers=inliers, pose=pose)
 
-    def _estimate(self, survivors: Correspondences) -> PoseEstimate | None:
+    def _estimate(self, survivors: Correspondences, rough: bool) -> PoseEstimate | None:
+        options, most = self.options, MOST_TRUSTED
+        if rough:
+            options, most = replace(options, max_iterations=ROUGH_SAMPLES), ROUGH_MATCHES
         if self.method.unique:
             scores = -survivors.ratio if survivors.scores is None else survivors.scores
             survivors = survivors.subset(one_to_one(survivors, scores))
         if self.filter is not None and self.method.estimator != EIGHT_POINT:
-            trusted = surest(survivors.scores, np.tanh(self.filter.info.trust_above))
+            trusted = surest(survivors.scores, np.tanh(self.filter.info.trust_above), most)
             survivors = survivors.subset(trusted)
-        return ESTIMATORS[self.method.estimator](survivors, self.options)
+        return ESTIMATORS[self.method.estimator](survivors, options)
 
     def _too_few(self, matches: int, kept: int) -> str:
         if matches < EIGHT_POINT_MINIMUM:
