@@ -79,4 +79,5 @@ def test_the_surest_matches_are_those_above_a_value_but_neither_few_nor_too_many
     assert surest(scores[:10], 0.9).all()
     many = np.linspace(0, 1, 2000)
     assert np.array_equal(np.flatnonzero(surest(many, 0.5)), np.arange(1500, 2000))
+    assert np.array_equal(np.flatnonzero(surest(many, 0.5, most=40)), np.arange(1960, 2000))
     assert len(surest(np.empty(0), 0.5)) == 0
