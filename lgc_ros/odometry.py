@@ -72,6 +72,9 @@ MIN_INITIAL_SHARE = 1 / 3
 INITIAL_SIGMA = 0.02
 # Landmarks in common that carry the scale over to a new beginning.
 MIN_COMMON_LANDMARKS = 5
+# Without them, speed is taken to last for so many seconds, and depth to change at most this much.
+SPEED_LASTS_S = 1.5
+DEPTH_CHANGE = 2.0
 # An older keyframe takes the place of a new one if it is this much nearer than the current one.
 RETURN_DISTANCE = 0.6
 RETURN_TURN_DEG = 15.0
@@ -518,7 +521,7 @@ class VisualOdometry:
         good, points0, _ = self.map.intersect(reference, placed(1.0), index0, index1)
         if good.sum() < max(MIN_INITIAL_LANDMARKS, len(good) * MIN_INITIAL_SHARE):
             return None
-        baseline = self._baseline(reference, index0[good], points0[good, 2])
+        baseline = self._baseline(view, reference, index0[good], points0[good, 2])
         keyframe = placed(baseline)
         # What landmarks there were could not locate this view.
         reference.landmark[index0] = NONE
@@ -566,13 +569,27 @@ class VisualOdometry:
             reference.covariance = origin.covariance + spread
         return origin
 
-    def _baseline(self, reference: Keyframe, index0: np.ndarray, depths: np.ndarray) -> float:
-        """The distance of two views in the map's unit, given depths for a distance of one."""
+    def _baseline(
+        self, view: View, reference: Keyframe, index0: np.ndarray, depths: np.ndarray
+    ) -> float:
+        """The distance of two views in the map's unit, given depths for a distance of one.
+
+        By landmarks in common. Without them it is a guess: robots keep their speed for a moment;
+        what is seen is about as far away as before, which limits the guess where a hand turned
+        round, and is all there is after a while.
+        """
         ids = reference.landmark[index0]
         common = ids >= 0
         if common.sum() >= MIN_COMMON_LANDMARKS:
             return float(np.median(self._depths(reference, ids[common]) / depths[common]))
-        return 1.0 if self._depth is None else self._depth / float(np.median(depths))
+        if self._depth is None:
+            return 1.0
+        by_depth, good = self._depth / float(np.median(depths)), self._last_good
+        elapsed_s = (view.stamp_ns - reference.view.stamp_ns) * 1e-9
+        by_speed = elapsed_s * float(np.linalg.norm(good.twist[:3]))
+        if by_speed == 0 or view.stamp_ns - good.stamp_ns > 1e9 * SPEED_LASTS_S:
+            return by_depth
+        return float(np.clip(by_speed, by_depth / DEPTH_CHANGE, by_depth * DEPTH_CHANGE))
 
     def _depths(self, where: Posed, landmark: np.ndarray) -> np.ndarray:
         """Depths in a camera of the landmarks that are there."""

@@ -159,6 +159,25 @@ def test_a_map_that_views_refute_is_made_anew(walk, method):
     assert errors.ate_rmse_m < 0.02 * truth(walk).length_m
 
 
+@pytest.mark.parametrize("room", [3, 4])
+def test_a_map_begun_anew_elsewhere_goes_on_at_the_same_speed(walk, room):
+    """Nothing is in common; what is seen there is 9 % nearer, and 16 % farther away."""
+    before, period_ns = walk[:16], walk[1].stamp_ns - walk[0].stamp_ns
+    elsewhere = SyntheticSource("walk", 22, rate_hz=10.0, camera=CAMERA, noise=1.5, seed=room)
+    after = [
+        replace(frame, stamp_ns=before[-1].stamp_ns + (k + 1) * period_ns)
+        for k, frame in enumerate(elsewhere)
+    ]
+    states = process(before + after)
+    assert "lost" in statuses(states)
+    assert set(statuses(states[-8:])) == {"ok"}
+
+    def unit(states, frames):
+        return tracked(states).length_m / truth(frames).length_m
+
+    assert unit(states[-8:], after[-8:]) == pytest.approx(unit(states[6:16], before[6:]), rel=0.05)
+
+
 def test_the_learned_filter_follows_the_walk(walk):
     states = process(walk[:14], replace(OPTIONS, method="cn"))
     assert set(statuses(states[6:])) == {"ok"}
