@@ -318,7 +318,14 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(sequence, tmp
 
 def test_lgc_run_keeps_what_there_is_after_ctrl_c(tmp_path):
     arguments = ("synthetic:walk", "--method", "poselib+ratio", "--video", "--out", tmp_path)
-    command = [sys.executable, "-c", "from lgc_ros.cli import main; main()", "run", *arguments]
+    # Tests started in the background ignore Ctrl-C, and what they start would inherit that.
+    program = """
+import signal
+from lgc_ros.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+    command = [sys.executable, "-c", program, "run", *arguments]
     process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (tmp_path / "video.mp4").exists():
         time.sleep(0.05)  # until the first frame is done
