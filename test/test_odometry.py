@@ -161,7 +161,7 @@ def test_a_map_that_views_refute_is_made_anew(walk, method):
 
 @pytest.mark.parametrize("room", [3, 4])
 def test_a_map_begun_anew_elsewhere_goes_on_at_the_same_speed(walk, room):
-    """Nothing is in common; what is seen there is 9 % nearer, and 16 % farther away."""
+    """Nothing is in common; by depth alone the unit would be 9 % too small, 16 % too large."""
     before, period_ns = walk[:16], walk[1].stamp_ns - walk[0].stamp_ns
     elsewhere = SyntheticSource("walk", 22, rate_hz=10.0, camera=CAMERA, noise=1.5, seed=room)
     after = [
