@@ -58,14 +58,14 @@ def run_bench(
     """Medians, 5th and 95th percentiles in milliseconds, and the ratios of RATIOS.
 
     Args:
-        rounds: how often each method runs; sequences run a third of it, single steps three times.
+        rounds: how often methods, hard pairs and sequences run; single steps three times as often.
         device: where the filter runs.
         pairs: folder with pairs.txt and images/, whose pairs with few right matches RANSAC meets;
             without it, rendered ones.
         progress: told how much is done of how much.
     """
-    few, many = max(1, rounds // 3), 3 * rounds
-    total = rounds + 2 * many + 2 * few + 5 * WARM_UP_ROUNDS
+    many = 3 * rounds
+    total = 3 * rounds + 2 * many + 5 * WARM_UP_ROUNDS
     done = iter(range(1, total + 1))
 
     def tick() -> None:
@@ -80,8 +80,8 @@ def run_bench(
     stages = stage_times(frames[FIRST], frames[SECOND], device, rounds, tick)
     filtering = take_turns(filters(device), many, tick)
     matching = take_turns(matchers(*features), many, tick)
-    deciding = take_turns(deciders(hard, device), few, tick)
-    sequences = take_turns(odometries(frames, device), few, tick)
+    deciding = take_turns(deciders(hard, device), rounds, tick)
+    sequences = take_turns(odometries(frames, device), rounds, tick)
     per_frame = {name: values / len(frames) for name, values in sequences.items()}
     ratios = _ratios(filtering, matching, deciding, per_frame)
     return {

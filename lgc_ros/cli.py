@@ -27,6 +27,7 @@ from lgc_ros import cli_ros, cli_run
 from lgc_ros.cli_errors import ConsoleHandler, explained_errors, stderr
 from lgc_ros.cli_output import JsonOption, check_folder, write_json
 from lgc_ros.errors import LgcError
+from lgc_ros.memory import keep_memory
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -412,5 +413,6 @@ def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
 
 def main() -> None:
     """Entry point of `lgc`: an error the user can solve is shown without a traceback."""
+    keep_memory()
     with explained_errors():
         app()
