@@ -60,7 +60,7 @@ def make_extractor(name: str, max_keypoints: int = 2000, spread: bool = False) -
     `_onnx_extractor`). The extractor returns at most `max_keypoints`, strongest first. `spread`
     takes the strongest of each part of the image instead, so that one textured corner cannot claim
     all; OpenCV's detectors then run once to find and once more to describe (SIFT: a quarter more
-    time). Equal images give equal features. Use an extractor from one thread at a time.
+    time). Equal images give equal features. Several threads may use an extractor at once.
     """
     if max_keypoints < 1:
         raise FeatureError(f"max_keypoints is {max_keypoints}; ask for at least one keypoint")

@@ -1,6 +1,7 @@
 """Extractors share one contract; ONNX models and stored files bring their own features."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import numpy as np
@@ -37,6 +38,11 @@ def extract(image, name, *args, **kwargs):
         raise
 
 
+def assert_same(features, expected):
+    for field in ("points", "descriptors", "sizes", "angles", "responses"):
+        np.testing.assert_array_equal(getattr(features, field), getattr(expected, field))
+
+
 @pytest.mark.parametrize("spread", [False, True])
 def test_every_extractor_keeps_the_contract(image, name, spread):
     features = extract(image, name, 100, spread)
@@ -65,8 +71,18 @@ def test_the_same_image_gives_the_same_features(image, name, spread):
         second = extract(image, name, 150, spread)
     finally:
         cv2.setNumThreads(threads)
-    for field in ("points", "descriptors", "sizes", "angles", "responses"):
-        np.testing.assert_array_equal(getattr(first, field), getattr(second, field))
+    assert_same(first, second)
+
+
+@pytest.mark.parametrize("spread", [False, True])
+def test_several_threads_may_use_an_extractor_at_once(image, name, spread):
+    extract(image, name)
+    extractor = make_extractor(name, 150, spread)
+    images = [np.roll(image, 5 * i, axis=1) for i in range(12)]
+    with ThreadPoolExecutor(4) as pool:
+        at_once = list(pool.map(extractor, images))
+    for features, expected in zip(at_once, map(extractor, images), strict=True):
+        assert_same(features, expected)
 
 
 def test_colour_images_are_seen_in_gray(image, name):

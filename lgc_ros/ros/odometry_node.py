@@ -8,6 +8,8 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_srvs.srv import Empty
 
 from lgc_ros.errors import ConfigError, LgcError
+from lgc_ros.memory import keep_memory
 from lgc_ros.ros.inputs import Inputs
 from lgc_ros.ros.lifecycle import refuse_impossible_transitions, told
 from lgc_ros.ros.mounting import Mounting
@@ -32,8 +35,8 @@ from lgc_ros.ros.outputs import Outputs
 from lgc_ros.ros.parameters import declare_parameters, read_parameters
 from lgc_ros.ros.qos import output_qos
 from lgc_ros.ros.session import leave
-from lgc_ros.ros.tracker import Tracker
-from lgc_ros.ros.worker import NewestFirstWorker
+from lgc_ros.ros.tracker import Prepared, Tracker
+from lgc_ros.ros.worker import NewestFirstWorker, OneBehind
 
 NAME = "lgc_odometry"
 UNCONFIGURED = "the node is not configured: trigger the transitions configure and activate"
@@ -54,7 +57,8 @@ class OdometryNode(LifecycleNode):
     """Visual odometry as a managed node.
 
     Callbacks only hand the newest image to a worker thread, so that the node answers while it
-    computes; `_lock` guards what both use. There is a tracker, and all that publishes, from
+    computes; `_lock` guards what both use. With `pipelined` that thread only finds keypoints, and
+    one behind it tracks the frame before. There is a tracker, and all that publishes, from
     configure to cleanup, and inputs and worker from activate to deactivate.
 
     Attributes:
@@ -72,6 +76,7 @@ class OdometryNode(LifecycleNode):
         self._mounting: Mounting | None = None
         self._inputs: Inputs | None = None
         self._worker: NewestFirstWorker | None = None
+        self._behind: OneBehind | None = None
         self._checked: Tracker | None = None  # made to see whether new settings can be used
         self.add_on_set_parameters_callback(self._check_parameters)
         self.add_post_set_parameters_callback(self._apply_parameters)
@@ -100,6 +105,7 @@ class OdometryNode(LifecycleNode):
     @told
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._inputs = Inputs(self, self._settings, self._on_pair)
+        self._behind = OneBehind(f"{NAME}_behind")
         self._worker = NewestFirstWorker(self._work, f"{NAME}_worker")
         self.get_logger().info(f"waiting for {self._inputs.monitor.images.topic}")
         return super().on_activate(state)
@@ -126,13 +132,14 @@ class OdometryNode(LifecycleNode):
         return super().on_error(state)
 
     def stop(self) -> None:
-        """Take no more images, and let the worker finish the one at hand."""
+        """Take no more images, and finish what is at hand."""
         if self._inputs is not None:
             self._inputs.close()
             self._inputs = None
         if self._worker is not None:
             self._worker.stop()
-            self._worker = None
+            self._behind.stop()
+            self._worker = self._behind = None
 
     def _release(self, idle: str) -> None:
         self.stop()
@@ -148,27 +155,38 @@ class OdometryNode(LifecycleNode):
             self._worker.put(_Pair(image, camera_info, time.monotonic()))
 
     def _work(self, pair: _Pair) -> None:
-        """One image, in the worker thread: whatever is wrong with it, the next may be right."""
+        """One image, in the worker thread."""
+        prepared = self._tracker.prepare(pair.image)
+        if self._settings.pipelined and self._settings.odometry.threads != 1:
+            with suppress(Exception):  # what is wrong with it is told when it is tracked
+                prepared.features()
+            self._behind.call(partial(self._track, pair, prepared))
+        else:
+            self._behind.wait()
+            self._track(pair, prepared)
+
+    def _track(self, pair: _Pair, prepared: Prepared) -> None:
+        """Whatever is wrong with an image, the next may be right."""
         inputs = self._inputs
         if inputs is None:  # closed while the image waited
             return
         try:
             with self._lock:
-                self._process(pair, inputs)
+                self._process(pair, prepared, inputs)
         except LgcError as error:
             inputs.monitor.fault(str(error))
         except Exception as error:
             unexpected = f"unexpected {type(error).__name__}: {error}"
             inputs.monitor.fault(unexpected, traceback.format_exc())
 
-    def _process(self, pair: _Pair, inputs: Inputs) -> None:
+    def _process(self, pair: _Pair, prepared: Prepared, inputs: Inputs) -> None:
         tracker, header = self._tracker, pair.image.header
         T_bc, T_oc = self._mounting.T_bc(header.frame_id), None
-        frame = tracker.read(pair.image, pair.camera_info)
+        frame = tracker.read(prepared, pair.camera_info)
         scale = inputs.scale  # which a changed parameter may replace meanwhile
         if scale is not None:
             frame, T_oc = scale.measure(frame, T_bc)
-        tracked = tracker.track(frame, T_oc)
+        tracked = tracker.track(frame, T_oc, prepared)
         if tracker.has_begun:
             self._outputs.publish_views(header, tracked, tracker.odometry.map.keyframes)
             self._outputs.publish_motion(header, tracked, T_bc, self._settings)
@@ -248,6 +266,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
     Signals only set a flag: `ros2 launch` sends a second one, which must not disturb the end.
     """
+    keep_memory()
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())

@@ -65,6 +65,10 @@ _NODE: dict[str, tuple[Any, Setting]] = {
         Setting("largest difference of stamps with approximate_sync, s", 0.0, 10.0, True),
     ),
     "sync_queue": (10, Setting("messages that wait for their counterpart", 1, 1000, True)),
+    "pipelined": (
+        False,
+        Setting("find keypoints of the next image during this one: higher rate, later answers"),
+    ),
     "odom_frame": ("odom", Setting("frame of the odometry: base_frame when it started")),
     "base_frame": ("base_link", Setting("frame of the robot whose motion is published")),
     "base_to_camera": (
@@ -135,6 +139,7 @@ class NodeParameters:
     approximate_sync: bool
     sync_slop_s: float
     sync_queue: int
+    pipelined: bool
     odom_frame: str
     base_frame: str
     T_bc: np.ndarray | None  # (4, 4) camera to base; None: ask TF

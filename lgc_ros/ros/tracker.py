@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from lgc_ros.camera import Camera
 from lgc_ros.errors import ImageError
+from lgc_ros.features import Extractor, Features
 from lgc_ros.frame import Frame
 from lgc_ros.image_encoding import image_from_message
 from lgc_ros.odometry import VisualOdometry
@@ -20,6 +23,36 @@ from lgc_ros.ros.messages import stamp_ns
 
 # Older than the last image by more than this is a jump (a looped bag); by less, a late image.
 JUMP_BACK_NS = 10**9
+
+
+class Prepared:
+    """An image and its keypoints, found when they are first asked for: they need no other frame.
+
+    Args:
+        message: the image.
+        extract: finds its keypoints.
+
+    Attributes:
+        ms: how long that took.
+    """
+
+    def __init__(self, message: Image | CompressedImage, extract: Extractor) -> None:
+        self.message, self.extract = message, extract
+        self.ms = 0.0
+
+    @cached_property
+    def image(self) -> np.ndarray:
+        return image_from_message(self.message)
+
+    def features(self) -> Features:
+        return self._features
+
+    @cached_property
+    def _features(self) -> Features:
+        image, start = self.image, perf_counter()
+        features = self.extract(image)
+        self.ms = 1e3 * (perf_counter() - start)
+        return features
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,19 +110,26 @@ class Tracker:
         known = "no" if sigma >= 1 else f"to {100 * sigma:.1f} %"
         return setup | {"scale": options.scale.source, "scale_known": known}
 
-    def read(self, message: Image | CompressedImage, camera_info: CameraInfo) -> Frame:
+    def prepare(self, message: Image | CompressedImage) -> Prepared:
+        """An image to be read and tracked; its keypoints can be found in another thread before."""
+        return Prepared(message, self.odometry.extract)
+
+    def read(self, prepared: Prepared, camera_info: CameraInfo) -> Frame:
         """The image and its camera, which may be a reason to begin anew.
 
         Raises:
             LgcError: the image or its calibration cannot be used.
         """
-        image = image_from_message(message)
+        image = prepared.image
         camera = self._calibrated(camera_info)
-        return Frame(self._frames, self._checked_stamp(message), image, camera)
+        return Frame(self._frames, self._checked_stamp(prepared.message), image, camera)
 
-    def track(self, frame: Frame, T_oc: np.ndarray | None) -> Tracked:
+    def track(self, frame: Frame, T_oc: np.ndarray | None, prepared: Prepared) -> Tracked:
         """The state after this frame; `T_oc` is the camera's pose in the wheel odometry."""
-        state, last = self.odometry.process(frame, T_oc), self._last
+        if prepared.extract is not self.odometry.extract:  # settings have changed meanwhile
+            prepared = self.prepare(prepared.message)
+        state, last = self.odometry.process(frame, T_oc, prepared.features), self._last
+        state = replace(state, ms=state.ms | {"features": prepared.ms})
         self._last = state
         self._frames += 1
         return Tracked(frame, state, last)

@@ -1,9 +1,10 @@
-"""One thread that works on the newest item: what it cannot keep up with is dropped, not queued."""
+"""Threads that work on the newest items: what they cannot keep up with is dropped, not queued."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 
@@ -44,3 +45,25 @@ class NewestFirstWorker:
                     return
                 item, self._waiting = self._waiting, None
             self._work(item)
+
+
+class OneBehind:
+    """A thread for one call at a time, which must not raise; the caller goes on meanwhile."""
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(1, name)
+        self._last: Future | None = None
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Begin a call as soon as the last one has ended."""
+        self.wait()
+        self._last = self._executor.submit(function)
+
+    def wait(self) -> None:
+        """Wait until the last call has ended."""
+        if self._last is not None:
+            self._last.result()
+
+    def stop(self) -> None:
+        """Wait for the last call, and end the thread."""
+        self._executor.shutdown()

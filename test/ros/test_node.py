@@ -248,6 +248,13 @@ def way_m(answers):
     return np.linalg.norm(end - start)
 
 
+@pytest.fixture(params=[False, True], ids=["one after the other", "pipelined"])
+def one_way_or_the_other(request, connected):
+    with changed(connected.robot, pipelined=request.param):
+        yield
+
+
+@pytest.mark.usefixtures("one_way_or_the_other")
 def test_poses_are_those_of_the_library_in_the_frame_of_the_base(camera, frames):
     odometry = VisualOdometry(OdometryOptions(**OPTIONS))
     for frame in frames:
@@ -369,6 +376,19 @@ FAULTS = {
 }
 
 
+def test_bad_frames_are_reported_by_a_pipelined_node_too(robot, camera, frames):
+    camera.show(frames[0])
+    with changed(robot, pipelined=True):
+        diagnosis(
+            robot,
+            says("'foo16'"),
+            lambda: camera.send_another(lambda image, info: setattr(image, "encoding", "foo16")),
+        )
+        camera.delay_ns += SECOND_NS
+        assert camera.show(frames[2]).header.frame_id == "odom"
+    assert robot.log.count("'foo16'") == 1
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_bad_frames_are_reported_once_and_the_next_good_one_used(robot, camera, frames, fault):
     spoil, message = FAULTS[fault]
@@ -422,6 +442,7 @@ def test_a_camera_that_changes_its_size_resets_and_goes_on(robot, camera, frames
         assert not is_origin(camera.show(larger(frames[3], size)))
 
 
+@pytest.mark.usefixtures("one_way_or_the_other")
 def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
     answers = robot.listen(Odometry, f"{NODE}/odometry")
     camera.show_another()

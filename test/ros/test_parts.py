@@ -38,7 +38,7 @@ from lgc_ros.ros.odometry_node import spin
 from lgc_ros.ros.parameters import default_parameters, flat_settings
 from lgc_ros.ros.scale_input import DepthImages, WheelOdometry
 from lgc_ros.ros.topic_watch import TopicWatch
-from lgc_ros.ros.worker import NewestFirstWorker
+from lgc_ros.ros.worker import NewestFirstWorker, OneBehind
 from lgc_ros.two_view import TwoViewResult
 
 
@@ -185,6 +185,24 @@ def test_a_busy_worker_takes_the_newest_item_and_counts_the_others():
     worker.stop()
     assert seen == [0, 4]
     assert worker.dropped == 3
+
+
+def test_one_call_runs_behind_its_caller_and_the_next_one_waits_for_it():
+    prepared_next, ended = threading.Event(), []
+    behind = OneBehind("behind")
+
+    def first():
+        assert prepared_next.wait(DEADLINE_S), "the caller is held up"
+        ended.append("first")
+
+    behind.wait()
+    behind.call(first)
+    assert not ended
+    prepared_next.set()
+    behind.call(lambda: ended.append("second"))
+    assert ended[0] == "first"
+    behind.stop()
+    assert ended == ["first", "second"]
 
 
 def publisher(topic_type="sensor_msgs/msg/Image", **policies):
