@@ -267,7 +267,8 @@ def _time_table(results: dict) -> Table:
 
 
 def _number_table(title: str, headings: tuple[str, ...]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    look = {"box": box.SIMPLE_HEAD, "padding": (0, 1), "pad_edge": False}
+    table = Table(title=title, title_justify="left", **look)
     table.add_column("method", no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -362,11 +363,11 @@ def bench(
 
 
 def _print_bench(results: dict, meanings: dict[str, str]) -> None:
-    def number(value: float) -> str:
-        return f"{value:.{2 if value < 1 else 1 if value < 20 else 0}f}"
+    def cell(spread: dict[str, float], small: float = 1) -> str:
+        def number(value: float) -> str:
+            return f"{value:.{2 if value < small else 1 if value < 10 * small else 0}f}"
 
-    def cell(times: dict[str, float]) -> str:
-        return f"{number(times['median'])} ({number(times['p5'])}-{number(times['p95'])})"
+        return f"{number(spread['median'])} ({number(spread['p5'])}-{number(spread['p95'])})"
 
     machine = results["machine"]
     title = f"milliseconds, median (5-95 %), {machine['threads']} threads"
@@ -393,8 +394,8 @@ def _print_bench(results: dict, meanings: dict[str, str]) -> None:
     ratios = Table(title="ratios", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
     for heading in ("ratio", "median (5-95 %)", ""):
         ratios.add_column(heading)
-    for name, times in results["ratio_spread"].items():
-        ratios.add_row(name, cell(times), meanings[name])
+    for name, spread in results["ratio_spread"].items():
+        ratios.add_row(name, cell(spread, small=10), meanings[name])
     stdout.print(stages, filters, frames, ratios)
 
 
