@@ -267,8 +267,9 @@ def _time_table(results: dict) -> Table:
 
 
 def _number_table(title: str, headings: tuple[str, ...]) -> Table:
-    look = {"box": box.SIMPLE_HEAD, "padding": (0, 1), "pad_edge": False}
-    table = Table(title=title, title_justify="left", **look)
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False
+    )
     table.add_column("method", no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -363,9 +364,10 @@ def bench(
 
 
 def _print_bench(results: dict, meanings: dict[str, str]) -> None:
-    def cell(spread: dict[str, float], small: float = 1) -> str:
+    def cell(spread: dict[str, float], two_decimals_below: float = 1) -> str:
         def number(value: float) -> str:
-            return f"{value:.{2 if value < small else 1 if value < 10 * small else 0}f}"
+            decimals = sum(value < factor * two_decimals_below for factor in (1, 10))
+            return f"{value:.{decimals}f}"
 
         return f"{number(spread['median'])} ({number(spread['p5'])}-{number(spread['p95'])})"
 
@@ -395,7 +397,7 @@ def _print_bench(results: dict, meanings: dict[str, str]) -> None:
     for heading in ("ratio", "median (5-95 %)", ""):
         ratios.add_column(heading)
     for name, spread in results["ratio_spread"].items():
-        ratios.add_row(name, cell(spread, small=10), meanings[name])
+        ratios.add_row(name, cell(spread, two_decimals_below=10), meanings[name])
     stdout.print(stages, filters, frames, ratios)
 
 
