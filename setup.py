@@ -57,7 +57,7 @@ setup(
     python_requires=">=3.10",
     # `training` stays in the checkout: it is run there, and its name is too common to install.
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["models/*.safetensors", "models/*.md", "report.html"]},
+    package_data={NAME: ["models/*.safetensors", "models/*.md", "visualization/report.html"]},
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
@@ -79,8 +79,8 @@ setup(
     extras_require=EXTRAS,
     entry_points={
         "console_scripts": [
-            "lgc = lgc_ros.cli:main",
-            "odometry_node = lgc_ros.cli_ros:odometry_node",
+            "lgc = lgc_ros.cli.main:main",
+            "odometry_node = lgc_ros.cli.ros:odometry_node",
         ]
     },
     zip_safe=False,

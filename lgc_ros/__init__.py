@@ -1,9 +1,43 @@
-"""Visual odometry with learned correspondence filtering, for ROS 2 and for plain Python."""
+"""Visual odometry with learned correspondence filtering, for ROS 2 and plain Python.
 
+The names in `__all__` load on first use, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
 from os import environ
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lgc_ros.estimation.two_view import TwoViewPipeline
+    from lgc_ros.geometry.camera import Camera
+    from lgc_ros.images.frame import read_image
+    from lgc_ros.odometry.visual_odometry import VisualOdometry
+    from lgc_ros.sources import open_source
 
 __version__ = "0.1.0"
 
-# Idle threads of numpy's BLAS would spin for a tenth of a second, on a core that the filter needs
-# (10 ms become 120 on two cores). They are told here because they ask once, when numpy is loaded.
+__all__ = ["Camera", "TwoViewPipeline", "VisualOdometry", "open_source", "read_image"]
+
+_HOMES = {
+    "Camera": "lgc_ros.geometry.camera",
+    "TwoViewPipeline": "lgc_ros.estimation.two_view",
+    "VisualOdometry": "lgc_ros.odometry.visual_odometry",
+    "open_source": "lgc_ros.sources",
+    "read_image": "lgc_ros.images.frame",
+}
+
+# Idle OpenBLAS threads spin for 0.1 s after each product, on cores that the filter needs: its
+# 10 ms become 120 ms on two cores. OpenBLAS reads this variable once, when numpy is imported.
 environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lgc_ros' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

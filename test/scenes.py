@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from transforms3d.axangles import axangle2mat
 
-from lgc_ros import geometry
-from lgc_ros.matching import Correspondences
+from lgc_ros.geometry import epipolar as geometry
+from lgc_ros.matching.correspondences import Correspondences
 
 FOCAL_PX = 500.0
 SIZE_PX = (640, 480)

@@ -10,8 +10,8 @@ from pathlib import Path
 import yaml
 
 from lgc_ros.errors import ConfigError
-from lgc_ros.network import CONTEXTS, NetworkConfig
-from lgc_ros.side import unknown_side
+from lgc_ros.filter.network import CONTEXTS, NetworkConfig
+from lgc_ros.filter.side_information import unknown_side
 from training.data.batches import SourceConfig
 from training.settings import build, read_mapping
 
@@ -29,8 +29,8 @@ class TrainConfig:
         sources: where training pairs come from.
         validation: dumps whose mean mAP picks the best weights.
         features: kind of keypoints, recorded in the model.
-        side: side information, see ``lgc_ros.side``.
-        blocks, width, context: architecture, see ``lgc_ros.network.NetworkConfig``.
+        side: side information, see ``lgc_ros.filter.side_information``.
+        blocks, width, context: architecture, see ``lgc_ros.filter.network.NetworkConfig``.
         init: model to start from; its side information may differ, and it may have more blocks,
             of which evenly spaced ones are taken. Empty for random weights.
         teacher: model whose logits are learned beside the labels; its side information must be

@@ -25,11 +25,11 @@ import numpy as np
 import torch
 
 import lgc_ros
-from lgc_ros import geometry
-from lgc_ros.checkpoint import find_model, load_checkpoint
 from lgc_ros.errors import ConfigError, DatasetError
-from lgc_ros.estimators import EstimatorOptions, PoseEstimate
-from lgc_ros.evaluation import (
+from lgc_ros.estimation.estimators import EstimatorOptions, PoseEstimate
+from lgc_ros.estimation.methods import COMPARED, parse_method
+from lgc_ros.estimation.two_view import Decider, TwoViewResult, default_model, estimator_options
+from lgc_ros.evaluation.pair_metrics import (
     NO_POSE_ERROR_DEG,
     PairScore,
     evaluate_pairs,
@@ -37,11 +37,11 @@ from lgc_ros.evaluation import (
     score_result,
     summarize,
 )
-from lgc_ros.matching import Correspondences
-from lgc_ros.methods import COMPARED, parse_method
-from lgc_ros.pairs import read_pairs
-from lgc_ros.side import network_inputs
-from lgc_ros.two_view import Decider, TwoViewResult, default_model, estimator_options
+from lgc_ros.evaluation.pairs import read_pairs
+from lgc_ros.filter.checkpoint import find_model, load_checkpoint
+from lgc_ros.filter.side_information import network_inputs
+from lgc_ros.geometry import epipolar as geometry
+from lgc_ros.matching.correspondences import Correspondences
 from training.data.batches import open_dump
 from training.data.files import read_lines
 from training.parallel import Progress, run_tasks, task_executor, written_at_once

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lgc_ros.network import match_weights
-from lgc_ros.torch_geometry import weighted_eight_point
+from lgc_ros.filter.network import match_weights
+from training.torch_geometry import weighted_eight_point
 
 TAUGHT_LIMIT = 10.0
 """Beyond this logit nothing depends on how sure a teacher is."""

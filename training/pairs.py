@@ -15,9 +15,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError, DatasetError
-from lgc_ros.pairs import Pair, format_pair
+from lgc_ros.evaluation.pairs import Pair, format_pair
+from lgc_ros.geometry.camera import Camera
 from training.data.scene import PosedImage, Scene, relative_pose, usable_pairs
 
 

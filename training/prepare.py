@@ -26,7 +26,7 @@ import numpy as np
 
 import lgc_ros
 from lgc_ros.errors import CameraError, ConfigError, DatasetError, FeatureError
-from lgc_ros.features import Features, make_extractor
+from lgc_ros.features.base import Features, make_extractor
 from training.data.dump import Dump, LabelledPair, write_dump
 from training.data.labels import MIN_MATCHES, label_pair
 from training.data.readers import read_scene, scene_paths
@@ -63,7 +63,7 @@ class Source:
 
 @dataclass(frozen=True)
 class FeatureOptions:
-    """What `lgc_ros.features.make_extractor` takes."""
+    """What `lgc_ros.features.base.make_extractor` takes."""
 
     name: str = "sift"
     max_keypoints: int = 2000

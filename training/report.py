@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from lgc_ros.errors import ConfigError, DatasetError
-from lgc_ros.evaluation import THRESHOLDS_DEG
-from lgc_ros.two_view import STAGES
+from lgc_ros.estimation.two_view import STAGES
+from lgc_ros.evaluation.pair_metrics import THRESHOLDS_DEG
 from training.charts import Panel, bar_chart
 from training.evaluate import DIRECT, RESULTS_FILE
 

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch.utils.tensorboard import SummaryWriter
 
-from lgc_ros.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.errors import CheckpointError, ConfigError, LgcError
-from lgc_ros.network import COORDINATES, CorrespondenceNetwork
+from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
+from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork
 from training.config import TrainConfig
 from training.data.batches import Batch, Batches, open_dump
 from training.losses import (

@@ -8,14 +8,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from lgc_ros import geometry
 from lgc_ros.errors import DatasetError
-from lgc_ros.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
-from lgc_ros.evaluation import NO_POSE_ERROR_DEG, mean_average_precision, pose_error_deg
-from lgc_ros.matching import Correspondences, one_to_one
-from lgc_ros.methods import FILTER_ESTIMATOR
-from lgc_ros.network import match_weights
-from lgc_ros.side import network_inputs
+from lgc_ros.estimation.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
+from lgc_ros.estimation.methods import FILTER_ESTIMATOR
+from lgc_ros.evaluation.pair_metrics import (
+    NO_POSE_ERROR_DEG,
+    mean_average_precision,
+    pose_error_deg,
+)
+from lgc_ros.filter.network import match_weights
+from lgc_ros.filter.side_information import network_inputs
+from lgc_ros.geometry import epipolar as geometry
+from lgc_ros.matching.correspondences import Correspondences, one_to_one
 from training.data.dump import Dump, LabelledPair
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from sensor_msgs.msg import CompressedImage, Image
 
 from lgc_ros.errors import ImageError
-from lgc_ros.image_encoding import IMAGE_ENCODINGS, Encoding, pixels_of
+from lgc_ros.images.encoding import IMAGE_ENCODINGS, Encoding, pixels_of
 
 PASSTHROUGH = "passthrough"
 

@@ -10,7 +10,7 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from rclpy.impl.rcutils_logger import RcutilsLogger
 
-from lgc_ros.odometry_state import DEGENERATE, FEW_MATCHES, INITIALIZING, LOST, OdometryState
+from lgc_ros.odometry.state import DEGENERATE, FEW_MATCHES, INITIALIZING, LOST, OdometryState
 from lgc_ros.ros.scale_input import ScaleInput
 from lgc_ros.ros.topic_watch import SILENT_S, TopicWatch, never_match
 

@@ -20,12 +20,12 @@ from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Image
 
 from lgc_ros.errors import LgcError
-from lgc_ros.image_encoding import image_from_message
+from lgc_ros.images.encoding import image_from_message
+from lgc_ros.ros.bags.player import Played, PlayOptions, play
+from lgc_ros.ros.bags.recorder import Recorder, RecordOptions, bag_writer
+from lgc_ros.ros.bags.topics import raw_stamp_ns
 from lgc_ros.ros.messages import stamp_ns
-from lgc_ros.ros.player import Played, PlayOptions, play
-from lgc_ros.ros.recorder import Recorder, RecordOptions, bag_writer
 from lgc_ros.ros.session import Session, session
-from lgc_ros.ros.topics import raw_stamp_ns
 
 NODE = "lgc_odometry"
 ODOMETRY, INLIERS = f"/{NODE}/odometry", f"/{NODE}/inliers"

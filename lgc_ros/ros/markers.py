@@ -10,10 +10,10 @@ from builtin_interfaces.msg import Duration
 from std_msgs.msg import ColorRGBA, Header
 from visualization_msgs.msg import Marker, MarkerArray
 
-from lgc_ros.landmarks import Keyframe
-from lgc_ros.odometry_state import OdometryState
+from lgc_ros.odometry.map import Keyframe
+from lgc_ros.odometry.state import OdometryState
 from lgc_ros.ros.messages import point_message
-from lgc_ros.viz import GREEN, RED, write_caption
+from lgc_ros.visualization.matches import GREEN, RED, write_caption
 
 REJECTED = ColorRGBA(r=0.86, g=0.16, b=0.16, a=0.5)
 KEYFRAME = ColorRGBA(r=0.2, g=0.5, b=1.0, a=0.9)

@@ -25,9 +25,9 @@ from nav_msgs.msg import Odometry
 from std_msgs.msg import Header
 from transforms3d.quaternions import mat2quat, quat2mat
 
-from lgc_ros.estimators import PoseEstimate
-from lgc_ros.geometry import skew
-from lgc_ros.odometry_state import OdometryState
+from lgc_ros.estimation.estimators import PoseEstimate
+from lgc_ros.geometry.epipolar import skew
+from lgc_ros.odometry.state import OdometryState
 
 # Variance that says "not known" of a velocity: (m/s)² and (rad/s)².
 UNKNOWN_VARIANCE = 1e4

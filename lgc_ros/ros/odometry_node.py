@@ -27,7 +27,6 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_srvs.srv import Empty
 
 from lgc_ros.errors import ConfigError, LgcError
-from lgc_ros.memory import keep_memory
 from lgc_ros.ros.inputs import Inputs
 from lgc_ros.ros.lifecycle import refuse_impossible_transitions, told
 from lgc_ros.ros.mounting import Mounting
@@ -37,6 +36,7 @@ from lgc_ros.ros.qos import output_qos
 from lgc_ros.ros.session import leave
 from lgc_ros.ros.tracker import Prepared, Tracker
 from lgc_ros.ros.worker import NewestFirstWorker, OneBehind
+from lgc_ros.runtime.allocator import keep_memory
 
 NAME = "lgc_odometry"
 UNCONFIGURED = "the node is not configured: trigger the transitions configure and activate"

@@ -12,7 +12,7 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 from visualization_msgs.msg import MarkerArray
 
-from lgc_ros.landmarks import Keyframe
+from lgc_ros.odometry.map import Keyframe
 from lgc_ros.ros import compat, messages
 from lgc_ros.ros.markers import inlier_markers, matches_picture
 from lgc_ros.ros.parameters import NodeParameters

@@ -17,9 +17,9 @@ from rclpy.parameter import Parameter
 from transforms3d.quaternions import quat2mat
 
 from lgc_ros.errors import ConfigError
-from lgc_ros.odometry_options import OdometryOptions
-from lgc_ros.profiles import load_profile
-from lgc_ros.scale import ScaleOptions
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.profiles import load_profile
+from lgc_ros.odometry.scale import ScaleOptions
 
 TRANSPORTS = ("raw", "compressed")
 SCALE = "scale"

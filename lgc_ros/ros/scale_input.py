@@ -13,8 +13,8 @@ from nav_msgs.msg import Odometry
 from sensor_msgs.msg import Image
 
 from lgc_ros.errors import ImageError
-from lgc_ros.frame import Frame
-from lgc_ros.image_encoding import depth_from_message
+from lgc_ros.images.encoding import depth_from_message
+from lgc_ros.images.frame import Frame
 from lgc_ros.ros.messages import stamp_ns
 from lgc_ros.sources.trajectory import Trajectory
 

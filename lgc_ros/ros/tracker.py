@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ImageError
-from lgc_ros.features import Extractor, Features
-from lgc_ros.frame import Frame
-from lgc_ros.image_encoding import image_from_message
-from lgc_ros.odometry import VisualOdometry
-from lgc_ros.odometry_options import OdometryOptions
-from lgc_ros.odometry_state import OdometryState
+from lgc_ros.features.base import Extractor, Features
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.encoding import image_from_message
+from lgc_ros.images.frame import Frame
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.state import OdometryState
+from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.ros.messages import stamp_ns
 
 # Older than the last image by more than this is a jump (a looped bag); by less, a late image.

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, SourceError
+from lgc_ros.geometry.camera import Camera
 from lgc_ros.sources.base import Loader, Source, Truth
 from lgc_ros.sources.euroc import is_euroc, open_euroc
 from lgc_ros.sources.files import IMAGE_SUFFIXES

@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 from transforms3d.quaternions import mat2quat
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, SourceError
-from lgc_ros.frame import Frame
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import Frame
 from lgc_ros.sources.rosbag import GROUND_TRUTH_TOPIC, STORAGE_SUFFIXES
 
 IMAGE_TOPIC = "/camera/image_raw"

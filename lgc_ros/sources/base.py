@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError, ConfigError, ImageError, LgcError, SourceError
-from lgc_ros.frame import Frame
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import Frame
 from lgc_ros.sources.trajectory import read_trajectory
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError, SourceError
-from lgc_ros.frame import Frame, read_image
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.sources.base import Loader, Source, Truth
 from lgc_ros.sources.files import read_lines
 from lgc_ros.sources.trajectory import Trajectory

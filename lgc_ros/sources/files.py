@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lgc_ros.errors import ImageError, SourceError
-from lgc_ros.frame import read_image
+from lgc_ros.images.frame import read_image
 
 IMAGE_SUFFIXES = {".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 

@@ -8,9 +8,9 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, SourceError
-from lgc_ros.frame import Frame, read_image
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.sources.base import Loader, Source, camera_beside
 from lgc_ros.sources.files import images_in
 from lgc_ros.sources.trajectory import parse_stamp

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError, SourceError
-from lgc_ros.frame import Frame, read_image
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.sources.base import Loader, Source, Truth
 from lgc_ros.sources.files import first_image_size, images_in, read_lines
 from lgc_ros.sources.trajectory import parse_stamp

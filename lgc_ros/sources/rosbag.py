@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transforms3d.quaternions import quat2mat
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError, ConfigError, ImageError, SourceError
-from lgc_ros.frame import Frame
-from lgc_ros.image_encoding import DEPTH_ENCODINGS, depth_from_message, image_from_message
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.encoding import DEPTH_ENCODINGS, depth_from_message, image_from_message
+from lgc_ros.images.frame import Frame
 from lgc_ros.sources.base import Loader, Source, Truth
 from lgc_ros.sources.mcap_salvage import SalvagedMcap, is_cut_off
 from lgc_ros.sources.trajectory import Trajectory, read_trajectory

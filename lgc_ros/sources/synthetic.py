@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 import cv2
 import numpy as np
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError
-from lgc_ros.frame import Frame
-from lgc_ros.sources.world import World
-from lgc_ros.sources.world.scene import Scene
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import Frame
+from lgc_ros.synthetic import World
+from lgc_ros.synthetic.scene import Scene
 
 START_NS = 1_700_000_000_000_000_000
 SHUTTER_SAMPLES = 5  # renderings averaged for motion blur; odd, the middle one is the stamp

@@ -11,9 +11,9 @@ import cv2
 import numpy as np
 from transforms3d.quaternions import mat2quat
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import SourceError
-from lgc_ros.frame import Frame, read_image
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.sources.base import Loader, Source, Truth, camera_beside
 from lgc_ros.sources.files import read_lines
 from lgc_ros.sources.trajectory import parse_stamp, read_trajectory

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import cv2
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, ImageError, SourceError
-from lgc_ros.frame import Frame
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import Frame
 from lgc_ros.sources.base import Loader, Source, camera_beside
 
 log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ import rclpy
 from ros.processes import image_message, info_message
 from sensor_msgs.msg import CameraInfo, Image
 
-from lgc_ros.camera import Camera
-from lgc_ros.frame import Frame
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import Frame
 
 
 def main() -> None:

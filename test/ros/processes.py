@@ -104,7 +104,7 @@ def environment(domain: int, folder) -> dict[str, str]:
 
 
 def lgc_command(*words) -> list[str]:
-    return [sys.executable, "-c", "from lgc_ros.cli import main; main()", *map(str, words)]
+    return [sys.executable, "-c", "from lgc_ros.cli.main import main; main()", *map(str, words)]
 
 
 def end(process: subprocess.Popen) -> None:

@@ -19,10 +19,10 @@ from ros.processes import (
 )
 from transforms3d.quaternions import quat2mat
 
-from lgc_ros.camera import Camera
+from lgc_ros.evaluation.trajectory_metrics import read_track
+from lgc_ros.geometry.camera import Camera
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
 from lgc_ros.sources.synthetic import SyntheticSource
-from lgc_ros.trajectory import read_track
 
 ODOMETRY = "/lgc_odometry/odometry"
 FRAMES, KEYPOINTS = 20, 600

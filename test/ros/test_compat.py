@@ -27,7 +27,7 @@ from rclpy.time import Time
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header, String
 
-from lgc_ros.image_encoding import IMAGE_ENCODINGS
+from lgc_ros.images.encoding import IMAGE_ENCODINGS
 from lgc_ros.ros import compat, conversion, message_filters_fallback
 
 PACKAGES = ("cv_bridge", "message_filters", "tf2_ros")

@@ -10,15 +10,15 @@ import pytest
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 pytest.importorskip("evo", reason="evo is not installed: trajectories are not evaluated")
 
-from lgc_ros.camera import Camera
-from lgc_ros.cli import main
-from lgc_ros.demo import LOOP_FRAMES, RATE_HZ, ROOM
+from lgc_ros.cli.main import main
 from lgc_ros.errors import LgcError
-from lgc_ros.ros import player
+from lgc_ros.evaluation.trajectory_metrics import read_track
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.ros.bags import player
+from lgc_ros.ros.demo import LOOP_FRAMES, RATE_HZ, ROOM
 from lgc_ros.ros.live import LiveOptions, run_live
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
 from lgc_ros.sources.synthetic import SyntheticSource
-from lgc_ros.trajectory import read_track
 
 FRAMES = 12
 

@@ -40,10 +40,10 @@ from std_srvs.srv import Empty
 from transforms3d.quaternions import quat2mat
 from visualization_msgs.msg import Marker, MarkerArray
 
-from lgc_ros.camera import Camera
-from lgc_ros.engines import ENGINES
-from lgc_ros.odometry import VisualOdometry
-from lgc_ros.odometry_options import OdometryOptions
+from lgc_ros.filter.backends.engines import ENGINES
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.ros.compat import CvBridge
 from lgc_ros.ros.messages import pose_message
 from lgc_ros.ros.parameters import default_parameters

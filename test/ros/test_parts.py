@@ -25,10 +25,11 @@ from std_msgs.msg import Header
 from visualization_msgs.msg import Marker
 
 from lgc_ros.errors import ConfigError
-from lgc_ros.frame import Frame
-from lgc_ros.landmarks import Keyframe, View
-from lgc_ros.odometry_state import OdometryState
-from lgc_ros.profiles import config_folder, load_profile
+from lgc_ros.estimation.two_view import TwoViewResult
+from lgc_ros.images.frame import Frame
+from lgc_ros.odometry.map import Keyframe, View
+from lgc_ros.odometry.profiles import config_folder, load_profile
+from lgc_ros.odometry.state import OdometryState
 from lgc_ros.ros import compat
 from lgc_ros.ros.diagnostics import Log
 from lgc_ros.ros.markers import inlier_markers
@@ -39,7 +40,6 @@ from lgc_ros.ros.parameters import default_parameters, flat_settings
 from lgc_ros.ros.scale_input import DepthImages, WheelOdometry
 from lgc_ros.ros.topic_watch import TopicWatch
 from lgc_ros.ros.worker import NewestFirstWorker, OneBehind
-from lgc_ros.two_view import TwoViewResult
 
 
 def rigid(angles, position):

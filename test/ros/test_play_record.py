@@ -25,8 +25,8 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import String
 
+from lgc_ros.ros.bags.topics import raw_stamp_ns, typestore_of
 from lgc_ros.ros.messages import stamp_ns
-from lgc_ros.ros.topics import raw_stamp_ns, typestore_of
 from lgc_ros.sources.mcap_salvage import is_cut_off
 from lgc_ros.sources.rosbag import open_bag
 
@@ -346,8 +346,8 @@ def test_without_ros_the_remedy_is_told(command, tmp_path):
     """A process in which importing rclpy fails, as where it is not installed."""
     name, *words = command.split()
     entry = {
-        "lgc": "lgc_ros.cli import main",
-        "odometry_node": "lgc_ros.cli_ros import odometry_node as main",
+        "lgc": "lgc_ros.cli.main import main",
+        "odometry_node": "lgc_ros.cli.ros import odometry_node as main",
     }
     script = f"import sys; sys.modules['rclpy'] = None; from {entry[name]}; sys.exit(main())"
     done = subprocess.run(

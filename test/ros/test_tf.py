@@ -22,9 +22,9 @@ from std_srvs.srv import Empty
 from tf2_msgs.msg import TFMessage
 from tf2_ros import Buffer, StaticTransformBroadcaster, TransformListener
 
-from lgc_ros.camera import Camera
-from lgc_ros.odometry import VisualOdometry
-from lgc_ros.odometry_options import OdometryOptions
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.ros.messages import matrix_of, quaternion_message, stamp_ns
 from lgc_ros.sources.synthetic import SyntheticSource
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sequences import START_NS, STEP_NS, picture, pose
 
-from lgc_ros.camera import Camera
-from lgc_ros.frame import Frame
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import Frame
 
 
 @pytest.fixture

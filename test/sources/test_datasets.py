@@ -7,7 +7,7 @@ from sequences import START_NS, STEP_NS, pose
 from transforms3d.quaternions import mat2quat
 
 from lgc_ros.errors import CameraError, SourceError
-from lgc_ros.frame import Frame
+from lgc_ros.images.frame import Frame
 from lgc_ros.sources import open_source
 from lgc_ros.sources.tum import write_tum
 

@@ -9,7 +9,7 @@ from lgc_ros.errors import CameraError, ConfigError, SourceError
 from lgc_ros.sources import open_source
 from lgc_ros.sources.synthetic import SyntheticSource, default_camera
 from lgc_ros.sources.tum import write_tum
-from lgc_ros.sources.world import World
+from lgc_ros.synthetic import World
 
 
 @pytest.fixture

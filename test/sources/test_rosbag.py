@@ -9,7 +9,7 @@ from sequences import START_NS, STEP_NS, picture, pose
 from transforms3d.quaternions import mat2quat
 
 from lgc_ros.errors import CameraError, ConfigError, SourceError
-from lgc_ros.frame import Frame
+from lgc_ros.images.frame import Frame
 from lgc_ros.sources import open_source
 from lgc_ros.sources.bag_writer import write_bag
 from lgc_ros.sources.rosbag import read_poses

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from transforms3d.euler import euler2mat
 
-from lgc_ros.geometry import essential_from_pose, homogeneous
+from lgc_ros.geometry.epipolar import essential_from_pose, homogeneous
 from training.data.scene import relative_pose
 
 SIZE = (64, 48)
@@ -73,7 +73,7 @@ def write_image():
 @pytest.fixture
 def agreement():
     """Share of a pair's distinctive SIFT matches that its ground truth explains."""
-    from lgc_ros.features import make_extractor
+    from lgc_ros.features.base import make_extractor
     from training.data.labels import label_pair
 
     extract = make_extractor("sift", 1000)

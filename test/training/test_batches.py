@@ -8,8 +8,8 @@ import pytest
 import torch
 from scenes import random_scene
 
-from lgc_ros import geometry
 from lgc_ros.errors import ConfigError, DatasetError
+from lgc_ros.geometry import epipolar as geometry
 from training.data.batches import (
     Batches,
     SourceConfig,

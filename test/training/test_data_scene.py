@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, DatasetError
+from lgc_ros.geometry.camera import Camera
 from training.data.scene import (
     PosedImage,
     Scene,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from transforms3d.quaternions import mat2quat
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, DatasetError, SourceError
+from lgc_ros.geometry.camera import Camera
 from training.data.kitti import read_kitti
 from training.data.rosbag import read_rosbag
 from training.data.scene import usable_pairs

@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 import training.evaluate
-from lgc_ros.camera import Camera
-from lgc_ros.checkpoint import ModelInfo, save_checkpoint
 from lgc_ros.errors import ConfigError, DatasetError, LgcError
-from lgc_ros.evaluation import evaluate_pairs, summarize
-from lgc_ros.network import CorrespondenceNetwork, NetworkConfig
-from lgc_ros.two_view import Decider
+from lgc_ros.estimation.two_view import Decider
+from lgc_ros.evaluation.pair_metrics import evaluate_pairs, summarize
+from lgc_ros.filter.checkpoint import ModelInfo, save_checkpoint
+from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
+from lgc_ros.geometry.camera import Camera
 from training.__main__ import main
 from training.data.dump import write_dump
 from training.data.scene import PosedImage, Scene

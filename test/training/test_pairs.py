@@ -7,10 +7,10 @@ import cv2
 import numpy as np
 import pytest
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import DatasetError
-from lgc_ros.frame import read_image
-from lgc_ros.pairs import read_pairs
+from lgc_ros.evaluation.pairs import read_pairs
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import read_image
 from training.__main__ import main
 from training.data.scene import PosedImage, Scene, pairs_by_gap
 from training.pairs import undistort, write_pairs

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lgc_ros.errors import ConfigError
-from lgc_ros.sources.world import World, build_scene
+from lgc_ros.synthetic import World, build_scene
 from training.data import rendered
 from training.data.rendered import photograph, random_camera, read_rendered, world_paths
 from training.data.scene import relative_pose

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lgc_ros import geometry
+from lgc_ros.geometry import epipolar as geometry
 from training.data.keypoint_frames import rotation_change
 from training.data.simulation import random_motion, random_view, simulate_pair
 

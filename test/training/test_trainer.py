@@ -16,9 +16,9 @@ import yaml
 from torch import nn
 
 import training.trainer
-from lgc_ros.checkpoint import load_checkpoint, save_checkpoint
 from lgc_ros.errors import CheckpointError, ConfigError, DatasetError
-from lgc_ros.network import CorrespondenceNetwork
+from lgc_ros.filter.checkpoint import load_checkpoint, save_checkpoint
+from lgc_ros.filter.network import CorrespondenceNetwork
 from training.config import TrainConfig, read_train_config
 from training.data.batches import Batches, SourceConfig
 from training.data.dump import Dump, write_dump

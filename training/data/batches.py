@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from transforms3d.axangles import axangle2mat
 
-from lgc_ros import geometry
 from lgc_ros.errors import ConfigError, DatasetError
-from lgc_ros.side import network_inputs
+from lgc_ros.filter.side_information import network_inputs
+from lgc_ros.geometry import epipolar as geometry
 from training.data.dump import Dump, LabelledPair
 from training.data.keypoint_frames import rotation_change
 from training.data.simulation import simulate_pair

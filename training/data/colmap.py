@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, DatasetError
+from lgc_ros.geometry.camera import Camera
 from training.data.files import make_camera
 from training.data.scene import Scene
 from training.data.sfm import SHARED_POINTS_ABOVE, sfm_image, sfm_scene

@@ -9,8 +9,8 @@ import cv2
 import h5py
 import numpy as np
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import CameraError, DatasetError
+from lgc_ros.geometry.camera import Camera
 
 
 def existing(path: Path, remedy: str) -> Path:

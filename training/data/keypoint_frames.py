@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lgc_ros import geometry
+from lgc_ros.geometry import epipolar as geometry
 
 
 def rotation_change(R: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from lgc_ros.errors import DatasetError
-from lgc_ros.frame import read_image
+from lgc_ros.images.frame import read_image
 from lgc_ros.sources.files import images_in
 from lgc_ros.sources.kitti import T_camera0_camera, find_poses, read_poses, read_projections
 from training.data.files import existing, image_size, make_camera

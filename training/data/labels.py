@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lgc_ros.camera import Camera
-from lgc_ros.features import Features
-from lgc_ros.geometry import essential_from_pose, symmetric_epipolar_distance
-from lgc_ros.matching import correspond, match
+from lgc_ros.features.base import Features
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.geometry.epipolar import essential_from_pose, symmetric_epipolar_distance
+from lgc_ros.matching.correspondences import correspond, match
 from training.data.dump import LabelledPair
 
 MIN_MATCHES = 8  # the eight-point algorithm needs as many

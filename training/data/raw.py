@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from lgc_ros.errors import ConfigError, DatasetError
-from lgc_ros.frame import read_image
+from lgc_ros.images.frame import read_image
 from training.data.files import (
     existing,
     image_size,

@@ -15,11 +15,11 @@ import cv2
 import numpy as np
 from transforms3d.axangles import axangle2mat
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError
-from lgc_ros.sources.world import World, build_scene
-from lgc_ros.sources.world.renderer import ALIGN, Rays, Renderer
-from lgc_ros.sources.world.scene import Scene as Layout
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.synthetic import World, build_scene
+from lgc_ros.synthetic.renderer import ALIGN, Rays, Renderer
+from lgc_ros.synthetic.scene import Scene as Layout
 from training.data.scene import PosedImage, Scene
 from training.data.sun3d import LOOKUP_STEP, depth_visibility
 

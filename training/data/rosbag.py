@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, DatasetError
-from lgc_ros.image_encoding import image_from_message
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.encoding import image_from_message
 from lgc_ros.sources.rosbag import open_bag
 from lgc_ros.sources.trajectory import read_trajectory
 from training.data.scene import Scene, pairs_by_gap

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lgc_ros import geometry
-from lgc_ros.camera import Camera
 from lgc_ros.errors import ConfigError, DatasetError
+from lgc_ros.geometry import epipolar as geometry
+from lgc_ros.geometry.camera import Camera
 
 SPLITS = ("train", "val", "test")
 MIN_BASELINE = 1e-5

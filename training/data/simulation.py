@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from transforms3d.axangles import axangle2mat
 
-from lgc_ros import geometry
+from lgc_ros.geometry import epipolar as geometry
 from training.data.dump import LabelledPair
 from training.data.keypoint_frames import rotation_change
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from lgc_ros.errors import DatasetError
-from lgc_ros.frame import read_image
+from lgc_ros.images.frame import read_image
 from training.data.files import existing, make_camera, read_numbers
 from training.data.scene import PosedImage, Scene, pairs_above
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import DatasetError
-from lgc_ros.frame import read_image
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import read_image
 from training.data.files import existing, image_size, make_camera, read_numbers
 from training.data.scene import PosedImage, Scene, pairs_above
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lgc_ros.camera import Camera
 from lgc_ros.errors import DatasetError
+from lgc_ros.geometry.camera import Camera
 from lgc_ros.sources.trajectory import Trajectory
 from training.data.scene import PosedImage
 

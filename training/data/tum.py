@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from lgc_ros.camera import Camera
-from lgc_ros.frame import read_image
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import read_image
 from lgc_ros.sources.trajectory import read_trajectory
 from lgc_ros.sources.tum import read_file_list
 from training.data.files import existing

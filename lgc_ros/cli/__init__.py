@@ -1,0 +1,1 @@
+"""The `lgc` command: one module per command group; parse, call, print."""

@@ -1,0 +1,212 @@
+"""The commands that talk to ROS: `lgc play`, `lgc record`, `lgc demo`, `odometry_node`.
+
+ROS is imported when they run, so that everything else works without it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from lgc_ros.cli.errors import explained_errors, stderr
+from lgc_ros.errors import ConfigError
+
+stdout = Console()
+
+CLOCK_HZ = 40.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("play")(play)
+    app.command("record")(record)
+    app.command("demo")(demo)
+
+
+def odometry_node() -> int:
+    """Entry point of `odometry_node`, which says so when there is no ROS."""
+    with explained_errors():
+        from lgc_ros.ros.odometry_node import main
+    return main()
+
+
+def play(
+    bag: Annotated[Path, typer.Argument(help="rosbag2 folder, .mcap or .db3 file.")],
+    rate: Annotated[float, typer.Option(min=1e-3, help="Bag seconds per second.")] = 1.0,
+    loop: Annotated[bool, typer.Option("--loop", help="Begin again at the end.")] = False,
+    clock: Annotated[
+        bool, typer.Option("--clock", help="Publish /clock, for nodes with use_sim_time.")
+    ] = False,
+    clock_hz: Annotated[
+        float | None,
+        typer.Option(min=0.1, help=f"How often; implies --clock, which alone is {CLOCK_HZ:g}."),
+    ] = None,
+    topics: Annotated[
+        list[str] | None, typer.Option(help="Play this topic only; may be given several times.")
+    ] = None,
+    remap: Annotated[
+        list[str] | None,
+        typer.Option(help="FROM:=TO publishes under another name; may be given several times."),
+    ] = None,
+    start_offset: Annotated[
+        float, typer.Option(min=0, help="Skip so many seconds of the bag.")
+    ] = 0.0,
+    duration: Annotated[
+        float | None, typer.Option(min=0, help="Play so many seconds of the bag.")
+    ] = None,
+    reliable: Annotated[
+        bool, typer.Option("--reliable", help="Publish reliably, whatever was recorded.")
+    ] = False,
+    wait_for_subscribers: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="Begin once somebody listens to this topic, of the bag or of another node; may "
+            "be given several times.",
+        ),
+    ] = None,
+    in_step_with: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="Hold each image until this topic, such as /lgc_odometry/odometry, answered "
+            "the one before: a slow listener misses none. Of several topics with images name the "
+            "answered one with --wait-for-subscribers.",
+        ),
+    ] = None,
+) -> None:
+    """Publish a rosbag2: the recorded bytes, at the recorded pace, with the recorded QoS."""
+    from lgc_ros.ros.bags.player import PlayOptions
+    from lgc_ros.ros.bags.player import play as play_bag
+    from lgc_ros.ros.session import session
+
+    options = PlayOptions(
+        rate=rate,
+        loop=loop,
+        clock_hz=clock_hz or (CLOCK_HZ if clock else None),
+        topics=tuple(topics or ()),
+        remap=dict(_remapping(rule) for rule in remap or ()),
+        start_offset_s=start_offset,
+        duration_s=duration,
+        reliable=reliable,
+        wait_for=tuple(wait_for_subscribers or ()),
+        in_step_with=in_step_with,
+    )
+    with session("lgc_play") as ros, _progress() as bar:
+        task = bar.add_task(bag.name, total=None)
+        counts = play_bag(
+            ros, bag, options, lambda p: bar.update(task, completed=p.done_s, total=p.total_s)
+        )
+    stdout.print(_counts_table("published", counts))
+
+
+def _remapping(rule: str) -> tuple[str, str]:
+    source, arrow, target = rule.partition(":=")
+    if not (source and arrow and target):
+        raise ConfigError(f"--remap {rule} is not of the form FROM:=TO")
+    return source, target
+
+
+def record(
+    out: Annotated[Path, typer.Argument(help="New .mcap file, or new rosbag2 folder.")],
+    topics: Annotated[list[str] | None, typer.Argument(help="Topics to record.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Record all topics that are, or will be, published.")
+    ] = False,
+    duration: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so many seconds.")
+    ] = None,
+    stop_after_idle: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Stop when so many seconds passed without a message, after the first."
+        ),
+    ] = None,
+) -> None:
+    """Write topics to a bag until Ctrl-C; the file is whole however the recording ends."""
+    from lgc_ros.ros.bags.recorder import RecordOptions
+    from lgc_ros.ros.bags.recorder import record as record_topics
+    from lgc_ros.ros.session import session
+
+    if bool(topics) == everything:
+        raise ConfigError("name the topics to record, or give --all")
+    options = RecordOptions(tuple(topics or ()), duration, stop_after_idle)
+    with session("lgc_record") as ros, _progress() as bar:
+        task = bar.add_task("recording", total=None)
+        counts = record_topics(
+            ros,
+            out,
+            options,
+            lambda counts: bar.update(task, description=f"{counts.total()} messages"),
+        )
+    stdout.print(_counts_table("recorded", counts))
+    for topic in (topic for topic, count in counts.items() if not count):
+        typer.echo(f"nothing came on {topic}: is it published, in this ROS_DOMAIN_ID?", err=True)
+    typer.echo(f"wrote {out}")
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/demo"),
+    frames: Annotated[
+        int,
+        typer.Option(min=10, max=120, help="Length of the walk; 120 lead once around the room."),
+    ] = 120,
+    width: Annotated[int, typer.Option(min=160, help="Width of the images in pixels.")] = 640,
+) -> None:
+    """A synthetic walk through the real node over DDS, evaluated, with a report to look at."""
+    from lgc_ros.ros.demo import STEPS, DemoOptions, run_demo
+
+    columns = (
+        SpinnerColumn(finished_text="[green]✓[/]"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=14),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[remark]}", style="dim"),
+    )
+    with Progress(*columns, console=stderr) as bar:
+        tasks = {step: bar.add_task(step, start=False, remark="", total=None) for step in STEPS}
+
+        def show(step: str, done: int, total: int, remark: str) -> None:
+            bar.start_task(tasks[step])
+            bar.update(tasks[step], completed=done, total=total, remark=remark)
+
+        m = run_demo(out, DemoOptions(frames, width), show).metrics()
+    typer.echo(
+        f"{m['answered']} of {m['frames']} images answered, {m['dropped']} dropped, "
+        f"{m['latency_ms']['median']:.0f} ms each (median)"
+    )
+    typer.echo(f"absolute error {100 * m['ate_rmse_m']:.1f} cm over {m['path_m']:.1f} m")
+    for method, error_deg in m["pair_error_deg"].items():
+        typer.echo(f"two views far apart: {method} {error_deg:.1f} degrees off")
+    typer.echo(f"Look at {out / 'report.html'}")
+
+
+def _counts_table(done: str, counts: Counter[str]) -> Table:
+    table = Table("topic", done, box=None)
+    table.columns[1].justify = "right"
+    for topic, count in sorted(counts.items()):
+        table.add_row(topic, str(count))
+    return table
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=stderr, transient=True) as bar:
+        yield bar

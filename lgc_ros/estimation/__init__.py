@@ -1,0 +1,1 @@
+"""Relative pose of two views: robust estimators by name and the two-view pipeline."""

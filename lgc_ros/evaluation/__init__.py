@@ -1,0 +1,1 @@
+"""Scores against ground truth: image pairs, trajectories, runs over a source, benchmarks."""

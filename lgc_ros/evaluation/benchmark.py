@@ -1,0 +1,190 @@
+"""Latency by stage and what it is measured against, as ratios taken in one run.
+
+Contestants take turns, so that whatever else a noisy machine does falls on all of them alike. A
+ratio is the median over the rounds of the ratio within a round.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import torch
+
+from lgc_ros.estimation.two_view import STAGES, TwoViewPipeline
+from lgc_ros.evaluation.benchmark_contestants import (
+    FULL,
+    MATCHES,
+    Contestants,
+    deciders,
+    filters,
+    matchers,
+    odometries,
+    real_pairs,
+    rendered_pairs,
+)
+from lgc_ros.features.base import make_extractor
+from lgc_ros.images.frame import Frame
+from lgc_ros.sources.synthetic import SyntheticSource
+from lgc_ros.visualization.matches import load_pyplot
+
+METHODS = ("cn", "cn-8pt", "ransac", "poselib+ratio")
+HARD_PAIRS = 3
+FRAMES, FIRST, SECOND = 48, 0, 6
+WARM_UP_ROUNDS = 2
+RATIOS = {
+    "filter_over_gemm": "the filter / its matrix products alone in the fastest engine here",
+    "eager_over_filter": "the network in plain PyTorch / the filter",
+    "ransac_over_cn": "OpenCV's RANSAC on all matches / filter and estimator, at most 25 % right",
+    "bf_over_match": "OpenCV's brute force / our matcher",
+    "frame_over_extract": "odometry per frame, pipelined / extraction alone",
+    "default_over_fast": "odometry per frame, profile default / fast",
+}
+
+Times = dict[str, np.ndarray]
+
+
+def run_bench(
+    rounds: int = 15,
+    device: str = "auto",
+    pairs: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict:
+    """Medians, 5th and 95th percentiles in milliseconds, and the ratios of RATIOS.
+
+    Args:
+        rounds: how often methods, hard pairs and sequences run; single steps three times as often.
+        device: where the filter runs.
+        pairs: folder with pairs.txt and images/, whose pairs with few right matches RANSAC meets;
+            without it, rendered ones.
+        progress: told how much is done of how much.
+    """
+    many = 3 * rounds
+    total = 3 * rounds + 2 * many + 5 * WARM_UP_ROUNDS
+    done = iter(range(1, total + 1))
+
+    def tick() -> None:
+        progress(next(done), total)
+
+    progress(0, total)
+    source = SyntheticSource("walk", 100, seed=4, noise=4.0)
+    frames = [source[index] for index in range(FRAMES)]
+    extract = make_extractor("sift", FULL)
+    features = [extract(frames[index].image) for index in (FIRST, SECOND)]
+    hard = list(islice(real_pairs(pairs) if pairs else rendered_pairs(source), HARD_PAIRS))
+    stages = stage_times(frames[FIRST], frames[SECOND], device, rounds, tick)
+    filtering = take_turns(filters(device), many, tick)
+    matching = take_turns(matchers(*features), many, tick)
+    deciding = take_turns(deciders(hard, device), rounds, tick)
+    sequences = take_turns(odometries(frames, device), rounds, tick)
+    per_frame = {name: values / len(frames) for name, values in sequences.items()}
+    ratios = _ratios(filtering, matching, deciding, per_frame)
+    return {
+        "machine": _machine(device),
+        "rounds": rounds,
+        "ms": {
+            method: {stage: spread(values) for stage, values in by_stage.items()}
+            for method, by_stage in stages.items()
+        },
+        "filter_ms": {name: spread(values) for name, values in filtering.items()},
+        "frame_ms": {name: spread(values) for name, values in per_frame.items()},
+        "ratios": {name: float(np.median(values)) for name, values in ratios.items()},
+        "ratio_spread": {name: spread(values) for name, values in ratios.items()},
+    }
+
+
+def take_turns(contestants: Contestants, rounds: int, tick: Callable[[], None]) -> Times:
+    """Milliseconds of each contestant in each round, after rounds that only warm up."""
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(WARM_UP_ROUNDS + rounds):
+        for name, call in contestants.items():
+            start = perf_counter()
+            call()
+            times[name].append(1e3 * (perf_counter() - start))
+        tick()
+    return {name: np.array(values[WARM_UP_ROUNDS:]) for name, values in times.items()}
+
+
+def stage_times(
+    frame0: Frame, frame1: Frame, device: str, rounds: int, tick: Callable[[], None]
+) -> dict[str, Times]:
+    """Milliseconds by method and stage, as the pipelines themselves tell them."""
+    pipelines = {name: TwoViewPipeline(name, device=device) for name in METHODS}
+    rows: dict[str, list[dict[str, float]]] = {name: [] for name in METHODS}
+    for _ in range(WARM_UP_ROUNDS + rounds):
+        for name, pipeline in pipelines.items():
+            result = pipeline(frame0.image, frame1.image, frame0.camera, frame1.camera)
+            rows[name].append(result.ms)
+        tick()
+    return {
+        name: {stage: np.array([ms[stage] for ms in told[WARM_UP_ROUNDS:]]) for stage in STAGES}
+        for name, told in rows.items()
+    }
+
+
+def spread(values: Sequence[float] | np.ndarray) -> dict[str, float]:
+    """Median, 5th and 95th percentile."""
+    low, median, high = np.percentile(values, [5, 50, 95])
+    return {"median": float(median), "p5": float(low), "p95": float(high)}
+
+
+def _ratios(filtering: Times, matching: Times, deciding: Times, per_frame: Times) -> Times:
+    products = [values for name, values in filtering.items() if name.startswith("gemm")]
+    fastest, default = min(products, key=np.median), filtering[f"default {FULL}"]
+    hard_pairs = range(len(deciding) // 2)
+    return {
+        "filter_over_gemm": default / fastest,
+        "eager_over_filter": filtering["plain torch"] / default,
+        "ransac_over_cn": np.concatenate(
+            [deciding[f"ransac {pair}"] / deciding[f"cn {pair}"] for pair in hard_pairs]
+        ),
+        "bf_over_match": matching["brute force"] / matching["ours"],
+        "frame_over_extract": per_frame["default"] / per_frame["extraction"],
+        "default_over_fast": per_frame["default"] / per_frame["fast"],
+    }
+
+
+def _machine(device: str) -> dict[str, object]:
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() and device != "cpu" else None
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": gpu,
+    }
+
+
+def plot_bench(path: Path, results: dict) -> None:
+    """The filter's time against the number of matches, and the stages of each method."""
+    plt = load_pyplot()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    by_engine: dict[str, list[dict[str, float]]] = {}
+    for name, times in results["filter_ms"].items():
+        engine, _, count = name.rpartition(" ")
+        if count.isdigit():
+            by_engine.setdefault(engine, []).append(times)
+    for engine, times in by_engine.items():
+        low, middle, high = (np.array([t[key] for t in times]) for key in ("p5", "median", "p95"))
+        style = {"linewidth": 3, "alpha": 0.5} if engine == "default" else {}
+        (line,) = left.plot(MATCHES, middle, "o-", label=engine, **style)
+        left.fill_between(MATCHES, low, high, color=line.get_color(), alpha=0.15)
+    steady = by_engine["default"][-1]["median"] / MATCHES[-1]
+    left.plot(MATCHES, [steady * count for count in MATCHES], "k:", label="linear")
+    left.set(xlabel="matches", ylabel="filter (ms)", ylim=(0, None))
+    left.grid(alpha=0.3)
+    left.legend(frameon=False)
+    methods, start = list(results["ms"]), np.zeros(len(results["ms"]))
+    for stage in STAGES:
+        width = np.array([results["ms"][method][stage]["median"] for method in methods])
+        right.barh(methods, width, left=start, label=stage)
+        start += width
+    right.invert_yaxis()
+    right.set(xlabel="two images of 2000 keypoints to their pose (ms)")
+    right.legend(frameon=False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

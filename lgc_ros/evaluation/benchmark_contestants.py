@@ -1,0 +1,242 @@
+"""Who takes part in the benchmark: calls that do the same work in different ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lgc_ros.errors import DatasetError
+from lgc_ros.estimation.two_view import Decider, right_matches
+from lgc_ros.evaluation.pairs import read_pairs
+from lgc_ros.features.base import Features, make_extractor
+from lgc_ros.filter.backends.engines import MODULES, make_engine, missing_modules
+from lgc_ros.filter.backends.numba_network import COLUMNS, CompiledNetwork
+from lgc_ros.filter.checkpoint import load_checkpoint
+from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork, Perceptron
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import Frame, read_image
+from lgc_ros.matching.correspondences import Correspondences, correspond, match
+from lgc_ros.odometry.prefetch import extracted_ahead
+from lgc_ros.odometry.profiles import load_profile
+from lgc_ros.odometry.visual_odometry import VisualOdometry
+from lgc_ros.runtime.threads import thread_limit
+from lgc_ros.sources.synthetic import SyntheticSource
+
+MATCHES = (500, 1000, 2000, 4000)
+FULL = 2000
+# Share of right matches that makes a pair hard, and still possible.
+HARD_SHARE = 0.05, 0.25
+HARD_GAPS = (12, 16, 20, 24, 28, 32)
+
+Contestants = dict[str, Callable[[], object]]
+
+
+class PlainNetwork(nn.Module):
+    """The network as one would write it down from the paper: convolutions, (1, C, N), eager."""
+
+    def __init__(self, network: CorrespondenceNetwork) -> None:
+        super().__init__()
+        self.input, self.output = _convolution(network.input), _convolution(network.output)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(*_plain_layers(block.first), *_plain_layers(block.second))
+            for block in network.body
+        )
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.input(x)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.output(x)[:, 0]
+
+
+class PlainContextNorm(nn.Module):
+    """Equations 2 to 4 of the paper."""
+
+    def __init__(self, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.mean(dim=2, keepdim=True)
+        variance = x.var(dim=2, keepdim=True, unbiased=False)
+        return (x - mean) / torch.sqrt(variance + self.eps)
+
+
+def _plain_layers(perceptron: Perceptron) -> list[nn.Module]:
+    norm = nn.BatchNorm1d(len(perceptron.norm.weight))
+    norm.load_state_dict(perceptron.norm.state_dict(), strict=False)
+    return [
+        _convolution(perceptron.linear),
+        PlainContextNorm(perceptron.norm.eps),
+        norm,
+        nn.ReLU(),
+    ]
+
+
+def _convolution(linear: nn.Linear) -> nn.Conv1d:
+    convolution = nn.Conv1d(linear.in_features, linear.out_features, 1)
+    state = {"weight": linear.weight[:, :, None], "bias": linear.bias}
+    convolution.load_state_dict(state)
+    return convolution
+
+
+def filters(device: str) -> Contestants:
+    """Every engine with every number of matches, the plain network, the products alone."""
+    network, info = load_checkpoint("sift")
+    channels = COORDINATES + info.network.side
+    rows = np.random.default_rng(0).uniform(-0.5, 0.5, (max(MATCHES), channels))
+    rows = rows.astype(np.float32)
+    plain, tensor = PlainNetwork(network), torch.from_numpy(rows[:FULL].T[None].copy())
+    # OpenMP's threads spin for a while after their work: what uses them is followed by what takes
+    # one thread, and the compiled network comes after those that leave no such threads behind.
+    names = ("torch", *MODULES, "numba")
+    engines = {
+        name: make_engine(name, network, info, device)
+        for name in names
+        if not missing_modules(name)
+    }
+    engines["default"] = make_engine("auto", network, info, device)
+    plain_torch = torch.inference_mode()(lambda: plain(tensor))
+    sweep = {
+        f"{name} {count}": lambda run=engine.run, count=count: run(rows[:count])
+        for count in MATCHES
+        for name, engine in engines.items()
+    }
+    return {"plain torch": plain_torch, **_products(network), **sweep}
+
+
+def _products(network: CorrespondenceNetwork) -> Contestants:
+    """The matrix products of the network and nothing else, by layout and engine."""
+    weights = [layer.linear.weight.detach() for layer in network.perceptrons()]
+    width = network.config.width
+    rows, columns = torch.rand(FULL, width), torch.rand(width, FULL)
+    rows_out, columns_out = torch.empty_like(rows), torch.empty_like(columns)
+
+    def by_rows() -> None:
+        for weight in weights:
+            torch.mm(rows, weight.T, out=rows_out)
+
+    def by_columns() -> None:
+        for weight in weights:
+            torch.mm(weight, columns, out=columns_out)
+
+    compiled = CompiledNetwork(network, torch.get_num_threads())
+    panels = np.random.default_rng(0).random((-(-FULL // COLUMNS), width, COLUMNS), np.float32)
+    panels_out = np.empty_like(panels)
+    contestants = {"gemm torch rows": by_rows, "gemm torch cols": by_columns}
+    if not missing_modules("openvino"):
+        contestants["gemm openvino"] = _openvino_products(weights, columns.numpy())
+    return contestants | {"gemm numba": lambda: compiled.products_alone(panels, panels_out)}
+
+
+def _openvino_products(weights: Sequence[torch.Tensor], columns: np.ndarray) -> Callable:
+    import openvino
+    from openvino import opset8
+
+    x = opset8.parameter([weights[0].shape[1], -1], np.float32)
+    product = x
+    for weight in weights:
+        # Of norm one, so that the chain neither overflows nor ends in slow denormal numbers.
+        rotation = torch.linalg.qr(weight)[0].numpy()
+        product = opset8.matmul(opset8.constant(rotation), product, False, False)
+    settings = {
+        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+        "INFERENCE_PRECISION_HINT": "f32",
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    model = openvino.Model([product], [x], "products")
+    request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+    return lambda: request.infer([columns], share_inputs=True, share_outputs=True)
+
+
+def matchers(features0: Features, features1: Features) -> Contestants:
+    """OpenCV's brute force and our matcher."""
+    brute_force = cv2.BFMatcher(cv2.NORM_L2)
+    return {
+        "brute force": lambda: brute_force.knnMatch(
+            features0.descriptors, features1.descriptors, k=2
+        ),
+        "ours": lambda: match(features0, features1),
+    }
+
+
+def deciders(pairs: Sequence[Correspondences], device: str) -> Contestants:
+    """RANSAC on all matches of each pair, and the filter with its estimator."""
+    methods = {"ransac": Decider("ransac"), "cn": Decider("cn", device=device)}
+    return {
+        f"{name} {index}": lambda decide=decide, pair=pair: decide(pair)
+        for index, pair in enumerate(pairs)
+        for name, decide in methods.items()
+    }
+
+
+def rendered_pairs(source: SyntheticSource) -> Iterator[Correspondences]:
+    """Views so far apart that few of their matches are right."""
+    extract = make_extractor("sift", FULL)
+    frames = {index: source[index] for index in (0, *HARD_GAPS)}
+    features = {index: extract(frame.image) for index, frame in frames.items()}
+    for gap in HARD_GAPS:
+        pair = _matched(features[0], features[gap], frames[0].camera, frames[gap].camera)
+        T_10 = np.linalg.inv(frames[gap].T_wc) @ frames[0].T_wc
+        if _is_hard(pair, T_10[:3, :3], T_10[:3, 3]):
+            yield pair
+
+
+def real_pairs(folder: Path) -> Iterator[Correspondences]:
+    """Pairs of a set with known poses of which few matches are right."""
+    extract = make_extractor("sift", FULL)
+    found = False
+    for pair in read_pairs(folder / "pairs.txt"):
+        if pair.turns0 or pair.turns1:
+            continue
+        images = [read_image(folder / "images" / name) for name in (pair.name0, pair.name1)]
+        cameras = [
+            Camera.from_K(K, image.shape[1], image.shape[0])
+            for K, image in zip((pair.K0, pair.K1), images, strict=True)
+        ]
+        matched = _matched(*map(extract, images), *cameras)
+        if _is_hard(matched, pair.R_10, pair.t_10):
+            found = True
+            yield matched
+    if not found:
+        raise DatasetError(f"{folder} has no pair of which 5 to 25 % of the matches are right")
+
+
+def _matched(
+    features0: Features, features1: Features, camera0: Camera, camera1: Camera
+) -> Correspondences:
+    return correspond(features0, features1, match(features0, features1), camera0, camera1)
+
+
+def _is_hard(pair: Correspondences, R_10: np.ndarray, t_10: np.ndarray) -> bool:
+    low, high = HARD_SHARE
+    return low <= right_matches(pair, R_10, t_10).mean() <= high
+
+
+def odometries(frames: Sequence[Frame], device: str) -> Contestants:
+    """Whole sequences: extraction alone, and pipelined odometry by profile."""
+    with thread_limit(1):
+        by_profile = {
+            profile: VisualOdometry(load_profile(profile, {"device": device}))
+            for profile in ("default", "fast")
+        }
+
+    def run(odometry: VisualOdometry) -> None:
+        odometry.reset()
+        for frame, features in extracted_ahead(frames, odometry.extract):
+            odometry.process(frame, None, features)
+
+    def extract() -> None:
+        for frame in frames:
+            by_profile["default"].extract(frame.image)
+
+    contestants = {
+        name: lambda odometry=odometry: run(odometry) for name, odometry in by_profile.items()
+    }
+    return {"extraction": extract, **contestants}

@@ -1,0 +1,1 @@
+"""Keypoints and descriptors: extractors by name, ONNX models, stored features."""

@@ -1,0 +1,1 @@
+"""The learned filter (Context Normalization network): a score for every putative match."""

@@ -1,0 +1,1 @@
+"""What runs the network: numba, torch, ONNX Runtime, OpenVINO, TensorRT."""

@@ -1,0 +1,98 @@
+"""The learned filter: a score for every putative match of a pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lgc_ros.errors import CheckpointError
+from lgc_ros.filter.backends.engines import make_engine
+from lgc_ros.filter.checkpoint import load_checkpoint
+from lgc_ros.filter.network import COORDINATES
+from lgc_ros.filter.side_information import network_inputs
+from lgc_ros.matching.correspondences import Correspondences
+
+WARM_UP_MATCHES = 2000
+FEWEST_TRUSTED, MOST_TRUSTED = 30, 500
+
+
+@dataclass(frozen=True, eq=False)
+class FilterResult:
+    """What the filter thinks of each match.
+
+    Attributes:
+        logits: (N,) float64, higher is better; 0 is the network's own decision boundary.
+        weights: (N,) float64 in [0, 1), the weights of the weighted 8-point algorithm.
+        kept: (N,) bool, the matches worth estimating a pose from.
+    """
+
+    logits: np.ndarray
+    weights: np.ndarray
+    kept: np.ndarray
+
+
+class CorrespondenceFilter:
+    """Runs a trained network on the matches of one pair at a time.
+
+    Args:
+        model: name of a shipped model or path of a model file.
+        device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. A GPU that is
+            not there is replaced by the CPU, with a warning in the log.
+        engine: what runs the network, a key of :data:`lgc_ros.filter.backends.engines.ENGINES`;
+            ``auto`` is the fastest that is installed.
+
+    Attributes:
+        info: what the model file says.
+        engine: name of what runs the network.
+        device: where it does.
+    """
+
+    def __init__(
+        self, model: str | Path = "sift", device: str = "auto", engine: str = "auto"
+    ) -> None:
+        network, self.info = load_checkpoint(model)
+        if self.info.network.head != "weights":
+            raise CheckpointError(
+                f"model {self.info.name!r} predicts a pose directly and cannot score matches: "
+                "choose a model with head 'weights'"
+            )
+        chosen = make_engine(engine, network, self.info, device)
+        self.engine, self.device, self._run = chosen.name, chosen.device, chosen.run
+        channels = COORDINATES + self.info.network.side
+        self._run(np.zeros((WARM_UP_MATCHES, channels), np.float32))
+
+    def check_features(self, kind: str) -> None:
+        """Refuse keypoints of another kind than the model was trained on."""
+        if kind != self.info.features:
+            raise CheckpointError(
+                f"model {self.info.name!r} was trained on {self.info.features} keypoints, not "
+                f"{kind}: choose a model for {kind} or extract {self.info.features}"
+            )
+
+    def __call__(self, correspondences: Correspondences) -> FilterResult:
+        """Score every match of a pair."""
+        if len(correspondences) == 0:
+            nothing = np.empty(0)
+            return FilterResult(nothing, nothing, np.empty(0, bool))
+        c = correspondences
+        rows = network_inputs(c.x0, c.x1, c, self.info.side)
+        logits = self._run(rows).astype(np.float64)
+        return FilterResult(
+            logits=logits,
+            weights=np.tanh(np.maximum(logits, 0)),
+            kept=logits > self.info.keep_above,
+        )
+
+
+def surest(scores: np.ndarray, above: float, most: int = MOST_TRUSTED) -> np.ndarray:
+    """Mask of the matches whose score is above a value; at least of the best 30, not of too many.
+
+    Enough right matches make a pose, and more of them hardly improve it; wrong ones among them,
+    if they agree with one another, ruin it.
+    """
+    count = np.clip(np.count_nonzero(scores >= above), FEWEST_TRUSTED, most)
+    mask = np.zeros(len(scores), bool)
+    mask[np.argsort(-scores, kind="stable")[:count]] = True
+    return mask

@@ -1,0 +1,1 @@
+"""Camera models and two-view geometry in plain numpy."""

@@ -1,0 +1,48 @@
+"""One image of a sequence with what is known about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lgc_ros.errors import ImageError
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.encoding import decode_compressed
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """An image, when it was taken and, where known, by which camera and from where."""
+
+    index: int
+    stamp_ns: int
+    image: np.ndarray  # uint8, gray (H, W) or BGR (H, W, 3)
+    camera: Camera | None = None
+    T_wc: np.ndarray | None = None  # (4, 4) ground truth, camera to world, metres
+    depth: np.ndarray | None = None  # (H, W) float32 metres, 0 = unknown
+    name: str = ""
+    T_oc: np.ndarray | None = None  # (4, 4) where wheel odometry says the camera is, metres
+
+
+def read_image(path: str | Path) -> np.ndarray:
+    """Read an image file as uint8, gray (H, W) or BGR (H, W, 3).
+
+    The pixels are as stored: a rotation flag (EXIF) is not applied, because calibrations are made
+    for the sensor's own orientation.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ImageError(f"there is no image {path}; check the path") from error
+    except OSError as error:
+        raise ImageError(f"image {path} cannot be opened: {error.strerror}") from error
+    try:
+        return decode_compressed(data)
+    except ImageError as error:
+        raise ImageError(
+            f"{path} is not a readable image (empty, damaged or of an unknown format); "
+            "convert it to PNG or JPEG, or copy it again"
+        ) from error

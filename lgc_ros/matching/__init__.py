@@ -1,0 +1,1 @@
+"""Putative matches: exact nearest neighbors, guided search, side information of each match."""

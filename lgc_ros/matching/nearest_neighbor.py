@@ -1,0 +1,279 @@
+"""Nearest neighbours of descriptors, exactly: all distances, and the smallest of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from time import perf_counter
+
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from lgc_ros.runtime.jit import compiled
+from lgc_ros.runtime.simd import INT32, INT64, Vectors, arrays, processor_has, tile_of_products
+from lgc_ros.runtime.torch_threads import one_thread
+
+# Entries of the distance matrix held at once: 1 MB, which stays in the cache until its minima are
+# found.
+BLOCK_ENTRIES = 1 << 18
+TRIAL_SIZE, TRIALS = 256, 5
+# A tile of a product of pairs of 16-bit numbers, eight to a vector of AVX2: what registers hold.
+ROWS, LANES, VECTORS = 4, 8, 2
+COLUMNS = LANES * VECTORS
+WORDS = 8  # of 32 bits, whose differing bits are counted at a time
+FAR = np.int32(np.iinfo(np.int32).max)
+
+Product = Callable[[slice], np.ndarray]
+"""Of some rows of one side with all rows of the other; further columns may follow."""
+
+
+def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each row of `a` the nearest and the second nearest row of `b`, and whether it is mutual.
+
+    Distances are Euclidean, or Hamming between rows of bits packed as uint8. A row is mutual whose
+    neighbour has no nearer one; of equally near rows only the first is, so that mutual ones are
+    one to one. A single row of `b` is the second nearest, too.
+    """
+    if a.dtype == np.uint8:
+        return _nearest_two_by_bits(_as_words(a), np.ascontiguousarray(_as_words(b).T))
+    product, squares_a, squares_b = _products(a, b)
+    rows, columns = len(a), len(squares_b)
+    nearest, second = np.empty(rows, np.int64), np.zeros(rows, np.int64)
+    far = _largest(squares_a.dtype)
+    smallest, column_smallest = (np.full(n, far, squares_a.dtype) for n in (rows, columns))
+    for start in range(0, rows, _block_rows(columns)):
+        block = slice(start, min(start + _block_rows(columns), rows))
+        with one_thread():
+            values = product(block)
+        _complete(values, squares_a[block], squares_b, column_smallest)
+        row = np.arange(len(values))
+        nearest[block] = values.argmin(axis=1)
+        smallest[block] = values[row, nearest[block]]
+        values[row, nearest[block]] = far
+        second[block] = values.argmin(axis=1)
+    mutual = np.zeros(rows, bool)
+    candidates = np.flatnonzero(smallest == column_smallest[nearest])
+    mutual[candidates[np.unique(nearest[candidates], return_index=True)[1]]] = True
+    return nearest, np.minimum(second, len(b) - 1), mutual
+
+
+def _products(a: np.ndarray, b: np.ndarray) -> tuple[Product, np.ndarray, np.ndarray]:
+    """What multiplies rows of `a` by all rows of `b`, and the squared norms of either side.
+
+    Integers of SIFT's descriptors are exact as floats, too. Where a product has further columns,
+    the norms keep them from being near.
+    """
+    bytes_a, bytes_b = _as_bytes(a), _as_bytes(b)
+    multiplied = fastest_product()
+    if bytes_a is None or bytes_b is None or multiplied is _product:
+        return _product(a, b), *(np.square(side).sum(axis=1) for side in (a, b))
+    product = multiplied(bytes_a, bytes_b)
+    squares_a, squares_b = (
+        np.square(side, dtype=np.int32).sum(1, dtype=np.int32) for side in (bytes_a, bytes_b)
+    )
+    further = -len(b) % COLUMNS if multiplied is _product_of_shorts else 0
+    return product, squares_a, np.pad(squares_b, (0, further), constant_values=FAR // 2)
+
+
+@compiled
+def _complete(values, squares_a, squares_b, column_smallest):
+    """Make squared distances |a|² + |b|² - 2ab of products, and find those nearest to each b."""
+    for i in range(len(values)):
+        for j in range(values.shape[1]):
+            values[i, j] = squares_a[i] + squares_b[j] - 2 * values[i, j]
+            column_smallest[j] = min(column_smallest[j], values[i, j])
+
+
+@intrinsic
+def _popcount(typing_context, word):
+    """Bits set in an integer: an instruction that takes many words at a time on some CPUs."""
+    return word(word), lambda context, builder, signature, words: builder.ctpop(words[0])
+
+
+@compiled
+def _nearest_two_by_bits(a, b):
+    """As `nearest_two`, of the rows of `a` (N, W) and the columns of `b` (W, M) by Hamming."""
+    rows, columns = len(a), b.shape[1]
+    nearest, second, mutual = (
+        np.empty(rows, np.int64),
+        np.empty(rows, np.int64),
+        np.zeros(rows, np.bool_),
+    )
+    # Distance, and column below it: all different, and the smallest tells both.
+    keys, smallest, column_smallest = (
+        np.empty(columns, np.int32),
+        np.empty(rows, np.int32),
+        np.full(columns, FAR),
+    )
+    for i in range(rows):
+        for j in range(columns):
+            keys[j] = j
+        for start in range(0, len(b), WORDS):
+            for j in range(columns):
+                differing = np.uint32(0)
+                for w in range(WORDS):
+                    differing = np.uint32(differing + _popcount(a[i, start + w] ^ b[start + w, j]))
+                keys[j] += np.int32(differing * columns)
+        first = next_one = FAR
+        for j in range(columns):
+            first = min(first, keys[j])
+            column_smallest[j] = min(column_smallest[j], keys[j])
+        for j in range(columns):
+            next_one = min(next_one, keys[j] if keys[j] != first else FAR)
+        nearest[i], second[i], smallest[i] = first % columns, next_one % columns, first
+    taken = np.zeros(columns, np.bool_)
+    for i in range(rows):
+        j = nearest[i]
+        if smallest[i] == column_smallest[j] and not taken[j]:
+            mutual[i] = taken[j] = True
+    return nearest, second, mutual
+
+
+@compiled
+def differing_bits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(N,) float32 Hamming distances, row by row, of bits packed as uint8."""
+    distance = np.empty(len(a), np.float32)
+    for i in range(len(a)):
+        count = 0
+        for k in range(a.shape[1]):
+            count += _popcount(a[i, k] ^ b[i, k])
+        distance[i] = count
+    return distance
+
+
+def _as_words(bits: np.ndarray) -> np.ndarray:
+    """Rows of bytes as rows of 32-bit words, with zeros at the end."""
+    count, width = bits.shape
+    words = np.zeros((count, -(-width // (4 * WORDS)) * WORDS), np.uint32)
+    words.view(np.uint8)[:, :width] = bits
+    return words
+
+
+def _as_bytes(descriptors: np.ndarray) -> np.ndarray | None:
+    """Descriptors of integers from 0 to 255, less 128, as bytes; None of any others."""
+    with np.errstate(invalid="ignore"):
+        rounded = descriptors.astype(np.uint8)
+    return (rounded ^ 128).view(np.int8) if np.array_equal(rounded, descriptors) else None
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> Product:
+    memory = np.empty((min(len(a), _block_rows(len(b))), len(b)), a.dtype)
+    return lambda block: np.matmul(a[block], b.T, out=memory[: block.stop - block.start])
+
+
+def _product_of_bytes(a: np.ndarray, b: np.ndarray) -> Product:
+    left, right = torch.from_numpy(a), torch.from_numpy(np.ascontiguousarray(b.T))
+    memory = torch.empty((min(len(a), _block_rows(len(b))), len(b)), dtype=torch.int32)
+
+    def product(block: slice) -> np.ndarray:
+        rows = memory[: block.stop - block.start]
+        return torch._int_mm(left[block], right, out=rows).numpy()
+
+    return product
+
+
+def _product_of_shorts(a: np.ndarray, b: np.ndarray) -> Product:
+    left, right = _packed(a, ROWS), _packed(b, COLUMNS)
+    rows = min(len(left), -(-_block_rows(len(b)) // ROWS))
+    memory = np.empty((rows * ROWS, len(right) * COLUMNS), np.int32)
+
+    def product(block: slice) -> np.ndarray:
+        tiles = left[block.start // ROWS : -(-block.stop // ROWS)]
+        _multiply_pairs(tiles, right, memory)
+        return memory[: block.stop - block.start]
+
+    return product
+
+
+def _packed(rows: np.ndarray, height: int) -> np.ndarray:
+    """(N, D) numbers as pairs of 16 bits (tiles, D / 2, height): in the order that tiles take."""
+    count, depth = rows.shape
+    tiles, pairs = -(-count // height), -(-depth // 2)
+    padded = np.zeros((tiles * height, 2 * pairs), np.int16)
+    padded[:count, :depth] = rows
+    return np.ascontiguousarray(
+        padded.view(np.int32).reshape(tiles, height, pairs).transpose(0, 2, 1)
+    )
+
+
+@compiled
+def _multiply_pairs(left, right, out):
+    for panel in range(len(right)):
+        for tile in range(len(left)):
+            _multiply_tile(tile, panel, left, right, out)
+
+
+@intrinsic
+def _multiply_tile(typing, tile, panel, left, right, out):
+    """Products of ROWS rows of the left side with COLUMNS of the right."""
+
+    def generate(context, builder, signature, arguments):
+        vectors = Vectors(builder, INT32, LANES)
+        shorts = ir.VectorType(ir.IntType(16), 2 * LANES)
+        kind = ir.FunctionType(vectors.kind, [shorts, shorts])
+        multiply = builder.module.declare_intrinsic("llvm.x86.avx2.pmadd.wd", (), kind)
+
+        def multiply_add(a, b, c):
+            a, b = (builder.bitcast(pairs, shorts) for pairs in (a, b))
+            return builder.add(builder.call(multiply, [a, b]), c)
+
+        tile, panel, *values = arguments
+        left, right, out = arrays(context, builder, signature.args[2:], values)
+        depth = builder.extract_value(left.shape, 1)
+        width = builder.extract_value(out.shape, 1)
+        row, column = builder.mul(tile, INT64(ROWS)), builder.mul(panel, INT64(COLUMNS))
+        left = builder.gep(left.data, [builder.mul(row, depth)])
+        right = builder.gep(right.data, [builder.mul(column, depth)])
+        at = builder.add(builder.mul(row, width), column)
+        shape = ROWS, VECTORS
+        for values in tile_of_products(vectors, shape, left, right, depth, multiply_add):
+            for v, value in enumerate(values):
+                vectors.store(value, out.data, builder.add(at, INT64(v * LANES)))
+            at = builder.add(at, width)
+        return context.get_dummy_value()
+
+    return types.void(tile, panel, left, right, out), generate
+
+
+def products_of_integers() -> list[Callable[[np.ndarray, np.ndarray], Product]]:
+    """What can multiply bytes here."""
+    possible = {
+        _product_of_bytes: hasattr(torch, "_int_mm"),
+        _product_of_shorts: processor_has("avx2"),
+    }
+    return [product for product, here in possible.items() if here]
+
+
+@cache
+def fastest_product() -> Callable[[np.ndarray, np.ndarray], Product]:
+    """What multiplies descriptors of bytes fastest on this processor; the results are the same.
+
+    Found by trying, once: some processors have instructions for bytes (VNNI) with which torch is
+    four times as fast as with floats, and on others it falls back to plain loops.
+    """
+    square = np.ones((TRIAL_SIZE, TRIAL_SIZE), np.int8)
+    trials = {make: make(square, square) for make in products_of_integers()}
+    trials[_product] = _product(*2 * [square.astype(np.float32)])
+
+    def least_s(make: Callable) -> float:
+        times = []
+        for _ in range(TRIALS):
+            start = perf_counter()
+            trials[make](slice(0, TRIAL_SIZE))
+            times.append(perf_counter() - start)
+        return min(times)
+
+    with one_thread():
+        return min(trials, key=least_s)
+
+
+def _block_rows(columns: int) -> int:
+    """Rows of a block; whole tiles of them."""
+    return max(1, BLOCK_ENTRIES // columns // ROWS) * ROWS
+
+
+def _largest(dtype: np.dtype) -> float:
+    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max

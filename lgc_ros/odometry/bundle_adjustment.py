@@ -1,0 +1,275 @@
+"""Bundle adjustment: a window of views and the points they see, refined together.
+
+Poses, steps, units and the loss are those of lgc_ros/odometry/pose_optimization.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lgc_ros.odometry.pose_optimization import (
+    CAUCHY_SIGMAS,
+    MIN_DEPTH,
+    in_view,
+    pose_derivative,
+    refine_pose,
+    rotation_from_vector,
+    whitened,
+)
+from lgc_ros.runtime.jit import compiled
+
+INITIAL_DAMPING = 1e-4
+LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e3
+# A step that lowers the cost by a smaller part of it is the last one.
+CONVERGED_GAIN = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Views and points tied by observations: observation i is of point[i] in view[i].
+
+    Attributes:
+        R_cw, t_cw: (K, 3, 3), (K, 3) poses of the views.
+        fixed: (K,) bool, views that stay where they are.
+        points: (M, 3).
+        view, point: (O,) int; each pair at most once.
+        observed: (O, 2) normalized.
+        whitening: (K, 2, 2) make offsets in a view multiples of their standard deviations.
+    """
+
+    R_cw: np.ndarray
+    t_cw: np.ndarray
+    fixed: np.ndarray
+    points: np.ndarray
+    view: np.ndarray
+    point: np.ndarray
+    observed: np.ndarray
+    whitening: np.ndarray
+
+
+def bundle_distances(bundle: Bundle) -> np.ndarray:
+    """(O,) reprojection errors in standard deviations; infinite behind a camera."""
+    b = bundle
+    return _distances(b.R_cw, b.t_cw, b.points, b.view, b.point, b.observed, b.whitening)
+
+
+def warm_up() -> None:
+    """Refine a pose and a bundle of nothing much: compiled now, no frame waits for it later."""
+    points = np.array([[0.0, 0.0, 1.0]])
+    nowhere, here = np.zeros(1, np.int64), np.zeros((1, 3))
+    seen, unit = np.zeros((1, 2)), np.eye(2)
+    fixed = np.zeros(1, bool)
+    bundle = Bundle(np.eye(3)[None], here, fixed, points, nowhere, nowhere, seen, unit[None])
+    adjust_bundle(bundle, 1)
+    bundle_distances(bundle)
+    refine_pose(np.eye(3), here[0], points, seen, unit)
+
+
+def observed_noise(distances: np.ndarray, point: np.ndarray) -> float:
+    """Standard deviation of the observations of a bundle, relative to the one assumed.
+
+    Of the 2 n coordinates that show a point three went into placing it: the squares of the
+    distances left follow chi squared with 2 n - 3 degrees of freedom. The median over the points,
+    against that of the distribution (Wilson and Hilferty), is hardly moved by wrong matches.
+    """
+    freedom = 2 * np.bincount(point) - 3
+    expected = freedom * (1 - 2 / (9 * freedom)) ** 3
+    return float(np.sqrt(np.median(np.bincount(point, np.square(distances)) / expected)))
+
+
+def adjust_bundle(
+    bundle: Bundle, max_iterations: int = 10
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Move free views and all points to the least cost (Levenberg-Marquardt).
+
+    The points are eliminated first (Schur complement): what is left to solve has six unknowns per
+    free view.
+
+    Returns:
+        R_cw, t_cw, points, and the (M, 3, 3) covariances of the points given the views.
+    """
+    b = bundle
+    order = np.argsort(b.point * len(b.R_cw) + b.view)
+    view, point, observed = (a[order] for a in (b.view, b.point, b.observed))
+    ends = np.searchsorted(point, np.arange(len(b.points) + 1))
+    free = np.flatnonzero(~b.fixed)
+    slot = np.full(len(b.R_cw), -1)
+    slot[free] = np.arange(len(free))
+    slot = slot[view]
+
+    def linearized(R_cw, t_cw, points):
+        return _linearize(R_cw, t_cw, points, view, point, observed, b.whitening, slot, len(free))
+
+    R_cw, t_cw, points = b.R_cw, b.t_cw, b.points
+    cost, system = linearized(R_cw, t_cw, points)
+    damping = INITIAL_DAMPING
+    for _ in range(max_iterations):
+        _, _, H_points, g_points, cross = system
+        inverses = _inverses(H_points, damping)
+        step_views = np.linalg.solve(*_reduce(*system, inverses, slot, ends, damping))
+        step_views = step_views.reshape(-1, 6)
+        R_new, t_new = R_cw.copy(), t_cw.copy()
+        for k, step in zip(free, step_views, strict=True):
+            turn = rotation_from_vector(step[:3])
+            R_new[k], t_new[k] = turn @ R_cw[k], turn @ t_cw[k] + step[3:]
+        points_new = points + _substitute(g_points, cross, inverses, slot, ends, step_views)
+        new_cost, new_system = linearized(R_new, t_new, points_new)
+        if new_cost < cost:
+            gain = cost - new_cost
+            R_cw, t_cw, points = R_new, t_new, points_new
+            cost, system, damping = new_cost, new_system, max(damping / 10, LEAST_DAMPING)
+            if gain < CONVERGED_GAIN * cost:
+                break
+        else:
+            damping *= 10
+            if damping > MOST_DAMPING:
+                break
+    _, _, H_points, _, _ = system
+    return R_cw, t_cw, points, _inverses(H_points, 0.0)
+
+
+@compiled
+def _distances(R_cw, t_cw, points, view, point, observed, whitening):
+    distance = np.full(len(view), np.inf)
+    for o in range(len(view)):
+        X, Y, Z = in_view(R_cw[view[o]], t_cw[view[o]], points[point[o]])
+        if Z > MIN_DEPTH:
+            distance[o] = np.hypot(
+                *whitened(whitening[view[o]], X / Z - observed[o, 0], Y / Z - observed[o, 1])
+            )
+    return distance
+
+
+@compiled
+def _linearize(R_cw, t_cw, points, view, point, observed, whitening, slot, views):
+    """Robust cost and normal equations.
+
+    Blocks of free views (views, 6, 6), (views, 6), of points (M, 3, 3), (M, 3), and between the
+    point and the view of each observation (O, 3, 6).
+    """
+    H_views, g_views = np.zeros((views, 6, 6)), np.zeros((views, 6))
+    H_points, g_points = np.zeros((len(points), 3, 3)), np.zeros((len(points), 3))
+    cross = np.zeros((len(view), 3, 6))
+    J, J_point, residual = np.empty((2, 6)), np.empty((2, 3)), np.empty(2)
+    cost = 0.0
+    for o in range(len(view)):
+        k, p, free = view[o], point[o], slot[o]
+        X, Y, Z = in_view(R_cw[k], t_cw[k], points[p])
+        z = max(Z, MIN_DEPTH)
+        x, y = X / z, Y / z
+        u, v = whitened(whitening[k], observed[o, 0] - x, observed[o, 1] - y)
+        squared = (u**2 + v**2) / CAUCHY_SIGMAS**2
+        cost += np.log1p(squared)
+        if Z <= MIN_DEPTH:
+            continue
+        root = 1 / np.sqrt(1 + squared)
+        residual[0], residual[1] = root * u, root * v
+        for r in range(2):
+            a, b = root / z * whitening[k, r, 0], root / z * whitening[k, r, 1]
+            pose_derivative(J[r], a, b, -a * x - b * y, X, Y, Z)
+            for i in range(3):
+                J_point[r, i] = 0.0
+                for c in range(3):
+                    J_point[r, i] += J[r, 3 + c] * R_cw[k, c, i]
+        for i in range(3):
+            g_points[p, i] += J_point[0, i] * residual[0] + J_point[1, i] * residual[1]
+            for j in range(3):
+                H_points[p, i, j] += J_point[0, i] * J_point[0, j] + J_point[1, i] * J_point[1, j]
+        if free < 0:
+            continue
+        for i in range(6):
+            g_views[free, i] += J[0, i] * residual[0] + J[1, i] * residual[1]
+            for j in range(6):
+                H_views[free, i, j] += J[0, i] * J[0, j] + J[1, i] * J[1, j]
+        for i in range(3):
+            for j in range(6):
+                cross[o, i, j] = J_point[0, i] * J[0, j] + J_point[1, i] * J[1, j]
+    for p in range(len(points)):
+        least = 1e-9 * (H_points[p, 0, 0] + H_points[p, 1, 1] + H_points[p, 2, 2]) + 1e-12
+        for i in range(3):
+            H_points[p, i, i] += least
+    return cost, (H_views, g_views, H_points, g_points, cross)
+
+
+@compiled
+def _inverses(H_points, damping):
+    """Of the damped (3, 3) blocks, by cofactors."""
+    inverses = np.empty_like(H_points)
+    for p in range(len(H_points)):
+        a, d, f = H_points[p, 0, 0], H_points[p, 1, 1], H_points[p, 2, 2]
+        b, c, e = H_points[p, 0, 1], H_points[p, 0, 2], H_points[p, 1, 2]
+        a, d, f = (1 + damping) * a, (1 + damping) * d, (1 + damping) * f
+        A, B, C = d * f - e**2, c * e - b * f, b * e - c * d
+        D, E, F = a * f - c**2, b * c - a * e, a * d - b**2
+        scale = 1 / (a * A + b * B + c * C)
+        inverses[p, 0, 0], inverses[p, 1, 1], inverses[p, 2, 2] = scale * A, scale * D, scale * F
+        inverses[p, 0, 1] = inverses[p, 1, 0] = scale * B
+        inverses[p, 0, 2] = inverses[p, 2, 0] = scale * C
+        inverses[p, 1, 2] = inverses[p, 2, 1] = scale * E
+    return inverses
+
+
+@compiled
+def _reduce(H_views, g_views, H_points, g_points, cross, inverses, slot, ends, damping):
+    """What is left for the free views once the points are eliminated."""
+    size = 6 * len(H_views)
+    S, g = np.zeros((size, size)), np.empty(size)
+    for k in range(len(H_views)):
+        for i in range(6):
+            g[6 * k + i] = g_views[k, i]
+            for j in range(6):
+                S[6 * k + i, 6 * k + j] = H_views[k, i, j]
+            S[6 * k + i, 6 * k + i] *= 1 + damping
+    reduced = np.empty((3, 6))
+    for p in range(len(g_points)):
+        for o in range(ends[p], ends[p + 1]):
+            row = 6 * slot[o]
+            if row < 0:
+                continue
+            for i in range(3):
+                for j in range(6):
+                    reduced[i, j] = 0.0
+                    for k in range(3):
+                        reduced[i, j] += inverses[p, i, k] * cross[o, k, j]
+            for i in range(6):
+                for k in range(3):
+                    g[row + i] -= reduced[k, i] * g_points[p, k]
+            # Views of a point ascend: this is the lower triangle.
+            for other in range(ends[p], o + 1):
+                column = 6 * slot[other]
+                if column < 0:
+                    continue
+                for i in range(6):
+                    for j in range(6):
+                        for k in range(3):
+                            S[row + i, column + j] -= reduced[k, i] * cross[other, k, j]
+    trace = 0.0
+    for i in range(size):
+        trace += S[i, i]
+        for j in range(i):
+            S[j, i] = S[i, j]
+    for i in range(size):
+        S[i, i] += 1e-12 * trace / size
+    return S, g
+
+
+@compiled
+def _substitute(g_points, cross, inverses, slot, ends, step_views):
+    """Steps of the points (M, 3) that go with those of the views (views, 6)."""
+    steps = np.empty_like(g_points)
+    left = np.empty(3)
+    for p in range(len(g_points)):
+        for i in range(3):
+            left[i] = g_points[p, i]
+        for o in range(ends[p], ends[p + 1]):
+            if slot[o] >= 0:
+                for i in range(3):
+                    for j in range(6):
+                        left[i] -= cross[o, i, j] * step_views[slot[o], j]
+        for i in range(3):
+            steps[p, i] = 0.0
+            for j in range(3):
+                steps[p, i] += inverses[p, i, j] * left[j]
+    return steps

@@ -1,0 +1,224 @@
+"""Non-linear least squares on reprojection errors: one pose, or a rotation.
+
+Poses are world to camera, `X_c = R_cw X_w + t_cw`; a step `(omega, v)` changes them on the left,
+`X_c' = exp(omega) X_c + v`. Observations are normalized; `whitening` (2, 2) makes offsets from
+them multiples of their standard deviations. Wrong observations are tamed by Cauchy's loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lgc_ros.geometry.epipolar import homogeneous
+from lgc_ros.runtime.jit import compiled
+
+POSE_ITERATIONS = 10
+# A step this small, in standard deviations of the pose, is the last one.
+CONVERGED_SIGMAS = 1e-2
+# Cauchy's loss loses 5 % of the efficiency of least squares at 2.385 standard deviations.
+CAUCHY_SIGMAS = 2.385
+MIN_DEPTH = 1e-6
+# Medians of the squares of one and of two Gaussian residuals, in variances.
+MEDIAN_OF_ONE = 0.4549
+MEDIAN_OF_TWO = 2 * np.log(2)
+
+
+@dataclass(frozen=True, eq=False)
+class RefinedPose:
+    """A pose at the least cost.
+
+    Attributes:
+        covariance: (6, 6) of the step (omega, v) at the solution, scaled by the residuals.
+        distance: (N,) residuals in standard deviations of their observations.
+    """
+
+    R_cw: np.ndarray
+    t_cw: np.ndarray
+    covariance: np.ndarray
+    distance: np.ndarray
+
+
+@compiled
+def rotation_from_vector(omega: np.ndarray) -> np.ndarray:
+    """The rotation about `omega` by its length in radians."""
+    x, y, z = omega[0], omega[1], omega[2]
+    angle = np.sqrt(x**2 + y**2 + z**2)
+    if angle < 1e-8:
+        along, across = 1.0, 0.5
+    else:
+        along, across = np.sin(angle) / angle, (1 - np.cos(angle)) / angle**2
+    R = np.empty((3, 3))
+    R[0, 0] = 1 - across * (y**2 + z**2)
+    R[1, 1] = 1 - across * (x**2 + z**2)
+    R[2, 2] = 1 - across * (x**2 + y**2)
+    R[0, 1], R[1, 0] = across * x * y - along * z, across * x * y + along * z
+    R[0, 2], R[2, 0] = across * x * z + along * y, across * x * z - along * y
+    R[1, 2], R[2, 1] = across * y * z - along * x, across * y * z + along * x
+    return R
+
+
+def project(points_cam: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Normalized coordinates (N, 2) of points in the camera and their Jacobian (N, 2, 3)."""
+    z = np.maximum(points_cam[:, 2], MIN_DEPTH)
+    x = points_cam[:, :2] / z[:, None]
+    J = np.zeros((len(z), 2, 3))
+    J[:, 0, 0] = J[:, 1, 1] = 1 / z
+    J[:, :, 2] = -x / z[:, None]
+    return x, J
+
+
+@compiled
+def in_view(R_cw, t_cw, point):
+    """Coordinates of a point in a camera."""
+    x, y, z = point[0], point[1], point[2]
+    return (
+        R_cw[0, 0] * x + R_cw[0, 1] * y + R_cw[0, 2] * z + t_cw[0],
+        R_cw[1, 0] * x + R_cw[1, 1] * y + R_cw[1, 2] * z + t_cw[1],
+        R_cw[2, 0] * x + R_cw[2, 1] * y + R_cw[2, 2] * z + t_cw[2],
+    )
+
+
+@compiled
+def whitened(whitening, u, v):
+    """An offset in a view in standard deviations."""
+    return (
+        whitening[0, 0] * u + whitening[0, 1] * v,
+        whitening[1, 0] * u + whitening[1, 1] * v,
+    )
+
+
+@compiled
+def pose_derivative(row, a, b, c, X, Y, Z):
+    """Fill `row` (6,): the change with the step of what changes by (a, b, c) with the point.
+
+    The step (omega, v) moves the point (X, Y, Z) in the camera by omega x (X, Y, Z) + v.
+    """
+    row[0], row[1], row[2] = c * Y - b * Z, a * Z - c * X, b * X - a * Y
+    row[3], row[4], row[5] = a, b, c
+
+
+def _cauchy(squared: np.ndarray) -> np.ndarray:
+    """Weights of squared distances in standard deviations."""
+    return 1 / (1 + squared / CAUCHY_SIGMAS**2)
+
+
+def refine_pose(
+    R_cw: np.ndarray,
+    t_cw: np.ndarray,
+    points: np.ndarray,
+    observed: np.ndarray,
+    whitening: np.ndarray,
+    point_covariances: np.ndarray | None = None,
+    hold_centre: bool = False,
+) -> RefinedPose:
+    """The pose of a camera that sees `points` (N, 3) of the world at `observed` (N, 2).
+
+    With `point_covariances` (N, 3, 3) a point of uncertain depth counts only across its ray: it
+    still tells the rotation. `hold_centre` lets the camera turn about its centre only.
+    """
+    # Turning about the centre moves no point's distance from it: v = 0 in the camera's frame.
+    free = slice(0, 3) if hold_centre else slice(0, 6)
+    # By rows, as the loops take them; PoseLib's are by columns.
+    R_cw, t_cw = np.array(R_cw, order="C"), np.array(t_cw)
+    centre = -R_cw.T @ t_cw
+    if point_covariances is None:
+        point_covariances = np.zeros((len(points), 3, 3))
+    noise = np.linalg.inv(whitening.T @ whitening)
+    for _ in range(POSE_ITERATIONS):
+        H, g, squared = _normal_equations(R_cw, t_cw, points, point_covariances, observed, noise)
+        H, g = H[free, free], g[free]
+        H += (1e-9 * np.trace(H) / len(H) + 1e-12) * np.eye(len(H))
+        step = np.linalg.solve(H, g)
+        turn = rotation_from_vector(step)
+        R_cw = turn @ R_cw
+        t_cw = -R_cw @ centre if hold_centre else turn @ t_cw + step[3:]
+        if step @ H @ step < CONVERGED_SIGMAS**2:
+            break
+    excess = residual_scale(squared, MEDIAN_OF_TWO)
+    covariance = np.zeros((6, 6))
+    covariance[free, free] = excess * np.linalg.inv(H)
+    return RefinedPose(R_cw, t_cw, covariance, np.sqrt(squared))
+
+
+@compiled
+def _normal_equations(R_cw, t_cw, points, point_covariances, observed, noise):
+    """Of one step (6, 6), (6,), and the (N,) squared residuals in variances."""
+    H, g, squared = np.zeros((6, 6)), np.zeros(6), np.zeros(len(points))
+    J, J_point, JW = np.empty((2, 6)), np.empty((2, 3)), np.empty((2, 6))
+    for n in range(len(points)):
+        X, Y, Z = in_view(R_cw, t_cw, points[n])
+        z = max(Z, MIN_DEPTH)
+        x, y = X / z, Y / z
+        pose_derivative(J[0], 1 / z, 0.0, -x / z, X, Y, Z)
+        pose_derivative(J[1], 0.0, 1 / z, -y / z, X, Y, Z)
+        for i in range(2):
+            for j in range(3):
+                J_point[i, j] = 0.0
+                for k in range(3):
+                    J_point[i, j] += J[i, 3 + k] * R_cw[k, j]
+        a, b, d = noise[0, 0], noise[0, 1], noise[1, 1]
+        for i in range(3):
+            for j in range(3):
+                a += J_point[0, i] * point_covariances[n, i, j] * J_point[0, j]
+                b += J_point[0, i] * point_covariances[n, i, j] * J_point[1, j]
+                d += J_point[1, i] * point_covariances[n, i, j] * J_point[1, j]
+        determinant = a * d - b**2
+        # A point that a step has brought next to the camera, or behind it, projects with a
+        # derivative so large that rounding leaves nothing to invert.
+        if not determinant > 1e-12 * a * d:
+            continue
+        u, v = observed[n, 0] - x, observed[n, 1] - y
+        squared[n] = (d * u**2 - 2 * b * u * v + a * v**2) / determinant
+        if Z <= MIN_DEPTH:
+            continue
+        weight = 1 / (determinant * (1 + squared[n] / CAUCHY_SIGMAS**2))
+        for i in range(6):
+            JW[0, i] = weight * (d * J[0, i] - b * J[1, i])
+            JW[1, i] = weight * (a * J[1, i] - b * J[0, i])
+        for i in range(6):
+            g[i] += JW[0, i] * u + JW[1, i] * v
+            for j in range(6):
+                H[i, j] += JW[0, i] * J[0, j] + JW[1, i] * J[1, j]
+    return H, g, squared
+
+
+def residual_scale(squared: np.ndarray, expected: float) -> float:
+    """How many times larger than assumed the variance of residuals is, at least 1.
+
+    From the median of their squares, which outliers hardly move, and the one `expected` of
+    Gaussian residuals: MEDIAN_OF_ONE, or MEDIAN_OF_TWO for both coordinates of a point.
+    """
+    return max(1.0, float(np.median(squared)) / expected) if len(squared) else 1.0
+
+
+def fit_rotation(
+    x0: np.ndarray, x1: np.ndarray, sigma: float, iterations: int = 15
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rotation R_10 that best turns the rays of camera 0 into those of camera 1.
+
+    Returns:
+        R_10 and (N,) angles in radians left between the rays: parallax and noise.
+    """
+    a, b = (h / np.linalg.norm(h, axis=1, keepdims=True) for h in map(homogeneous, (x0, x1)))
+    weight = np.ones(len(a))
+    for _ in range(iterations):
+        U, _, Vt = np.linalg.svd((b * weight[:, None]).T @ a)
+        R_10 = U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt
+        angle = _sines(R_10, a, b)
+        # Start from a loss as wide as the residuals are and end at the noise.
+        scale = max(sigma, float(np.median(angle)))
+        weight = _cauchy((angle / scale) ** 2)
+    return R_10, np.arcsin(np.minimum(angle, 1.0))
+
+
+@compiled
+def _sines(R_10, a, b):
+    """(N,) sines of the angles between rays b and the turned rays a, all of unit length."""
+    sines, nowhere = np.empty(len(a)), np.zeros(3)
+    for n in range(len(a)):
+        x, y, z = in_view(R_10, nowhere, a[n])
+        X, Y, Z = b[n, 0], b[n, 1], b[n, 2]
+        sines[n] = np.sqrt((y * Z - z * Y) ** 2 + (z * X - x * Z) ** 2 + (x * Y - y * X) ** 2)
+    return sines

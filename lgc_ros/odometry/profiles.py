@@ -1,0 +1,181 @@
+"""Settings of visual odometry by name or file: shipped profiles, and what a user changes in them.
+
+A profile is a YAML mapping of `OdometryOptions`; what it leaves out is as in `default`. With
+`base: NAME` it changes another profile instead. The config.yaml that a run leaves behind is a
+profile, too: its settings are in the section `odometry`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lgc_ros.errors import ConfigError
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.scale import ScaleOptions
+
+PROFILES = ("default", "fast", "accurate")
+BASE = "base"
+RUN_SECTION = "odometry"
+SECTIONS = {"scale": ScaleOptions}
+# Sources of scale that need a number: the setting it is, and what stands for it in messages.
+SCALE_NUMBERS = {
+    "constant_speed": ("speed_mps", "MPS"),
+    "camera_height": ("camera_height_m", "METRES"),
+}
+# How the annotation of a field is met; a number may be written as YAML does not know it (1e-4).
+TYPES = {"int": int, "float": float, "bool": bool, "str": str}
+
+
+def load_profile(
+    profile: str | Path = "default", overrides: Mapping[str, Any] | None = None
+) -> OdometryOptions:
+    """The settings of a shipped profile or a YAML file, with some of them replaced.
+
+    Args:
+        profile: one of PROFILES, or the path of a YAML file.
+        overrides: settings that win over the profile's; `scale` may be a mapping itself.
+    """
+    settings = _settings(profile, ())
+    try:
+        return _build(OdometryOptions, _merged(settings, overrides or {}), "")
+    except ConfigError:
+        # Only what is wrong in the profile by itself is blamed on it.
+        _build(OdometryOptions, settings, str(profile))
+        raise
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
+    """Overrides from texts such as `window=8` and `scale.speed_mps=1.2`."""
+    overrides: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"'{assignment}' is not of the form KEY=VALUE, such as window=8")
+        section, dot, name = key.strip().partition(".")
+        target = overrides.setdefault(section, {}) if dot else overrides
+        if not isinstance(target, dict):
+            raise ConfigError(f"'{assignment}' sets a part of {section}, set as a whole before")
+        try:
+            target[name if dot else section] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"the value of '{assignment}' cannot be read: {error}") from error
+    return overrides
+
+
+def parse_scale(text: str, known: Collection[str] = ()) -> dict[str, Any]:
+    """Overrides of `scale` from texts such as `depth` and `constant_speed:1.2`.
+
+    The number may be left out if its setting is among the `known` ones.
+    """
+    source, colon, number = text.partition(":")
+    setting, unit = SCALE_NUMBERS.get(source, (None, None))
+    if colon and setting is None:
+        raise ConfigError(f"scale source {source!r} takes no number; give --scale {source}")
+    if number:
+        return {"source": source, setting: number}
+    if setting is not None and setting not in known:
+        raise ConfigError(f"scale source {source!r} needs a number: give --scale {source}:{unit}")
+    return {"source": source}
+
+
+def dump_profile(options: OdometryOptions) -> dict[str, Any]:
+    """All settings as a mapping that `load_profile` reads."""
+    return asdict(options)
+
+
+def _settings(profile: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
+    path = _path(profile)
+    if str(path) in seen:
+        raise ConfigError(f"the profiles {' -> '.join((*seen, str(path)))} build on one another")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"the profile {path} cannot be read as YAML: {error}") from error
+    if isinstance(content, dict):
+        content = content.get(RUN_SECTION, content)
+    content = {} if content is None else content
+    if not isinstance(content, dict):
+        raise ConfigError(f"the profile {path} holds no settings: write 'key: value' lines")
+    base = content.pop(BASE, None)
+    if base is None:
+        return content
+    if base not in PROFILES:
+        base = path.parent / str(base)
+    return _merged(_settings(base, (*seen, str(path))), content)
+
+
+def _path(profile: str | Path) -> Path:
+    if profile in PROFILES:
+        return config_folder() / f"{profile}.yaml"
+    path = Path(profile)
+    if not path.is_file():
+        near = difflib.get_close_matches(str(profile), PROFILES, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise ConfigError(
+            f"there is no profile '{profile}': {hint}use {', '.join(PROFILES)} or a YAML file"
+        )
+    return path
+
+
+def config_folder() -> Path:
+    """Where the shipped profiles are: in the checkout, or under `share` of the installation."""
+    here = Path(__file__).resolve()
+    folders = [here.parents[2] / "config"]
+    folders += [parent / "share" / "lgc_ros" / "config" for parent in here.parents]
+    for folder in folders:
+        if (folder / "default.yaml").is_file():
+            return folder
+    raise ConfigError("the shipped profiles (config/*.yaml) are missing: install lgc_ros again")
+
+
+def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(settings)
+    for key, value in changes.items():
+        if key in SECTIONS and isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
+            value = {**merged[key], **value}
+        merged[key] = value
+    return merged
+
+
+def _build(kind: type, settings: Any, where: str) -> Any:
+    """Options from settings; mistakes are said to be in `where`, unless that is empty."""
+    blamed = f"{where}: " if where else ""
+    known = {field.name: field.type for field in fields(kind)}
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{blamed}{settings!r} should be a mapping of {', '.join(known)}")
+    values = {}
+    for key, value in settings.items():
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+            raise ConfigError(f"{blamed}unknown setting '{key}'; {hint}")
+        section = SECTIONS.get(key)
+        if section:
+            values[key] = _build(section, value, f"{where}, {key}" if where else key)
+        else:
+            values[key] = _value(key, known[key], value, blamed)
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{blamed}{error}") from error
+
+
+def _value(key: str, annotation: str, value: Any, blamed: str) -> Any:
+    name, _, optional = annotation.partition(" | ")
+    if value is None and optional:
+        return None
+    wanted = TYPES[name]
+    try:
+        if isinstance(value, bool) != (wanted is bool):
+            raise ValueError
+        if wanted is int and float(value) != int(float(value)):
+            raise ValueError
+        return wanted(float(value)) if wanted is int else wanted(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{blamed}{key} is {value!r}, it must be of type {name}") from error

@@ -1,0 +1,67 @@
+"""What visual odometry says after a frame, and the verdicts it can come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lgc_ros.estimation.two_view import TwoViewResult
+
+OK = "ok"
+INITIALIZING = "initializing"
+NO_MOTION = "no_motion"
+ROTATION_ONLY = "rotation_only"
+DEGENERATE = "degenerate"
+FEW_MATCHES = "few_matches"
+LOST = "lost"
+STATUSES = (OK, INITIALIZING, NO_MOTION, ROTATION_ONLY, DEGENERATE, FEW_MATCHES, LOST)
+TRACKED = (OK, NO_MOTION, ROTATION_ONLY)
+"""Statuses whose pose is as good as it gets; with the others, all or part of it is held."""
+
+
+@dataclass(frozen=True, eq=False)
+class OdometryState:
+    """What is known after a frame.
+
+    Attributes:
+        stamp_ns: of the frame.
+        status: one of STATUSES.
+        message: why, in user terms; empty when all is well.
+        T_wc: (4, 4) camera to world; the first frame's camera is the world.
+        covariance: (6, 6) of position and orientation (fixed axes), as in ROS.
+        twist: (6,) linear (m/s) and angular (rad/s) velocity in the camera frame.
+        keyframe: whether the frame became a keyframe.
+        relative: two-view result of the frame against its keyframe; None if nothing was matched.
+        relative_stamp_ns: stamp of that keyframe.
+        points_cam: (N, 3) landmarks the pose rests on, in the camera frame.
+        points_px: (N, 2) their keypoints in the image.
+        scores: (N,) what the method thinks of their matches, in [0, 1].
+        counts: features, matches, kept, inliers and landmarks.
+        ms: milliseconds by stage.
+    """
+
+    stamp_ns: int
+    status: str
+    message: str
+    T_wc: np.ndarray
+    covariance: np.ndarray
+    twist: np.ndarray
+    keyframe: bool = False
+    relative: TwoViewResult | None = None
+    relative_stamp_ns: int | None = None
+    points_cam: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
+    points_px: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
+    scores: np.ndarray = field(default_factory=lambda: np.empty(0))
+    counts: dict[str, int] = field(default_factory=dict)
+    ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def tracked(self) -> bool:
+        """Whether the pose is estimated from this frame rather than held."""
+        return self.status in TRACKED
+
+    def without_matches(self) -> OdometryState:
+        """The same but for matches and landmarks: a thousandth of the memory, to be kept."""
+        nothing = {"points_cam": np.empty((0, 3)), "points_px": np.empty((0, 2))}
+        return replace(self, relative=None, scores=np.empty(0), **nothing)

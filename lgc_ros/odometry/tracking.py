@@ -1,0 +1,180 @@
+"""A view matched to a keyframe, and located by the landmarks that its keypoints show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import poselib
+
+from lgc_ros.estimation.estimators import EstimatorOptions
+from lgc_ros.estimation.methods import parse_method
+from lgc_ros.estimation.two_view import Decider, TwoViewResult
+from lgc_ros.matching.correspondences import Matches, correspond, match, nearest_rows
+from lgc_ros.odometry.initialization import Sight
+from lgc_ros.odometry.map import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View, motion_between
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.pose_optimization import refine_pose
+from lgc_ros.runtime.stage_timer import Clock
+
+# Landmarks that make a pose: fewer leave too much to chance.
+MIN_LANDMARKS = 15
+PNP_THRESHOLD_PX = 4.0
+# Samples drawn at least; wrong landmarks are few, and where they are not, more are drawn. What
+# the best one gives is refined a little here, and thoroughly afterwards.
+PNP_SAMPLES = 20
+PNP_REFINEMENTS = 5
+# From frame to frame nearly all that the filter trusts is right.
+FILTERED_SAMPLES = 100
+# A rough pose that shows less than this part of the parallax that a map begins with is enough.
+ROUGH_PARALLAX = 1 / 3
+# Share of the matched landmarks that must agree with a pose.
+MIN_LANDMARK_SHARE = 0.5
+# Share of what the filter kept that a pose by landmarks must explain, or two views are asked.
+EXPLAINED_SHARE = 0.8
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """A view matched to a keyframe: one-to-one inliers, and the pose if landmarks gave one."""
+
+    reference: Keyframe
+    result: TwoViewResult
+    index0: np.ndarray  # keypoints of the reference
+    index1: np.ndarray  # keypoints of the view
+    rows: np.ndarray  # their places among the correspondences of the result
+    sight: Sight  # all that outlier rejection let through
+    pose: Pose | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Pose:
+    """Where a view was taken, and the landmarks that say so."""
+
+    R_cw: np.ndarray
+    t_cw: np.ndarray
+    covariance: np.ndarray  # (6, 6) of the step on the left, relative to the reference
+    used: np.ndarray  # (M,) bool over the track's matches: landmarks that agree
+
+    @property
+    def centre(self) -> np.ndarray:
+        """Position of the camera in the world."""
+        return -self.R_cw.T @ self.t_cw
+
+
+class Tracker:
+    """Matches views to keyframes with the method that the options name."""
+
+    def __init__(self, options: OdometryOptions) -> None:
+        self.options = o = options
+        samples = o.max_iterations or (FILTERED_SAMPLES if parse_method(o.method).filter else None)
+        estimator = EstimatorOptions(o.threshold_px, max_iterations=samples, seed=o.seed)
+        self.decide = Decider(o.method, o.features, o.model, o.device, estimator, o.engine)
+
+    def __call__(
+        self, view: View, reference: Keyframe, landmarks: LandmarkMap, clock: Clock
+    ) -> Track:
+        """Match a view to a keyframe; its pose, if landmarks of the keyframe give one."""
+        matches, rejected = self._match(view, reference, clock)
+        located = self._track_by_landmarks(view, reference, landmarks, matches, rejected)
+        clock.lap("track")
+        if located is not None:
+            return located
+        track = _make_track(view, reference, matches, self._two_view(reference, rejected))
+        clock.lap("estimate")
+        track = replace(track, pose=self._locate(view, track, landmarks))
+        clock.lap("track")
+        return track
+
+    def _match(
+        self, view: View, reference: Keyframe, clock: Clock
+    ) -> tuple[Matches, TwoViewResult]:
+        matches = match(reference.view.features, view.features)
+        correspondences = correspond(
+            reference.view.features, view.features, matches, reference.view.camera, view.camera
+        )
+        clock.lap("match")
+        rejected = self.decide.reject(correspondences)
+        clock.lap("filter")
+        return matches, rejected
+
+    def _two_view(self, reference: Keyframe, rejected: TwoViewResult) -> TwoViewResult:
+        """The pose of two views; while a map is to begin and parallax is far too little, roughly.
+
+        Without a filter's scores nothing tells which matches a rough pose could rest on.
+        """
+        if self.decide.filter is not None and np.all(reference.landmark == NONE):
+            rough = self.decide.estimate(rejected, rough=True)
+            needed_deg = ROUGH_PARALLAX * self.options.init_parallax_deg
+            if rough.pose is not None and rough.parallax_deg < needed_deg:
+                return rough
+        return self.decide.estimate(rejected)
+
+    def _track_by_landmarks(
+        self,
+        view: View,
+        reference: Keyframe,
+        landmarks: LandmarkMap,
+        matches: Matches,
+        rejected: TwoViewResult,
+    ) -> Track | None:
+        """The view where landmarks explain what the filter kept; no two-view pose is needed then.
+
+        Without a filter the two-view estimator is what tells right matches from wrong ones.
+        """
+        if self.decide.filter is None:
+            return None
+        kept = _make_track(view, reference, matches, replace(rejected, inliers=rejected.kept))
+        pose = self._locate(view, kept, landmarks)
+        if pose is None:
+            return None
+        result = self.decide.agree(rejected, *motion_between(reference, pose))
+        track = _make_track(view, reference, matches, result)
+        if len(track.index0) < EXPLAINED_SHARE * len(kept.index0):
+            return None
+        used = np.isin(track.rows, kept.rows[pose.used])
+        return replace(track, pose=replace(pose, used=used))
+
+    def _locate(self, view: View, track: Track, landmarks: LandmarkMap) -> Pose | None:
+        """The pose that the landmarks of the reference's matched keypoints give."""
+        ids = track.reference.landmark[track.index0]
+        known = np.flatnonzero(ids >= 0)
+        if len(known) < MIN_LANDMARKS:
+            return None
+        ids, x = ids[known], view.x[track.index1[known]]
+        points, focal = landmarks.points[ids], view.camera.focal
+        camera = {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [focal, 0.0, 0.0]}
+        pose, info = poselib.estimate_absolute_pose(
+            x * focal,
+            points,
+            camera,
+            {
+                "max_reproj_error": PNP_THRESHOLD_PX,
+                "min_iterations": PNP_SAMPLES,
+                "seed": self.options.seed,
+            },
+            {
+                "loss_type": "CAUCHY",
+                "loss_scale": self.options.sigma_px,
+                "max_iterations": PNP_REFINEMENTS,
+            },
+        )
+        needed = max(MIN_LANDMARKS, MIN_LANDMARK_SHARE * len(known))
+        if info["num_inliers"] < MIN_LANDMARKS:
+            return None
+        refined = refine_pose(
+            pose.R, pose.t, points, x, landmarks.whitening(view), landmarks.covariances[ids]
+        )
+        agree = refined.distance < OUTLIER_SIGMAS
+        if agree.sum() < needed:
+            return None
+        used = np.zeros(len(track.index0), bool)
+        used[known[agree]] = True
+        return Pose(refined.R_cw, refined.t_cw, refined.covariance, used)
+
+
+def _make_track(view: View, reference: Keyframe, matches: Matches, result: TwoViewResult) -> Track:
+    rows, kept = (nearest_rows(matches, chosen) for chosen in (result.inliers, result.kept))
+    index1 = matches.index1[kept]
+    sight = Sight(matches.index0[kept], index1, view.x[index1])
+    return Track(reference, result, matches.index0[rows], matches.index1[rows], rows, sight)

@@ -1,0 +1,1 @@
+"""Bags over ROS: play, record, and topics of any type."""

@@ -1,0 +1,165 @@
+"""The demonstration: a synthetic walk through the real node over DDS, evaluated and reported."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from lgc_ros.estimation.two_view import TwoViewPipeline, right_matches
+from lgc_ros.evaluation.pair_metrics import score_result
+from lgc_ros.evaluation.trajectory_metrics import evaluate_track, load_evo, read_track, write_tum
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.frame import Frame
+from lgc_ros.ros.live import INLIERS, ODOMETRY, LiveOptions, LiveRun, run_live
+from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
+from lgc_ros.sources.rosbag import GROUND_TRUTH_TOPIC
+from lgc_ros.sources.synthetic import SyntheticSource, default_camera
+from lgc_ros.synthetic import World
+from lgc_ros.visualization.matches import draw_two_view, write_image
+from lgc_ros.visualization.point_cloud import landmark_cloud
+from lgc_ros.visualization.report import Contestant, Report, write_report
+
+ROOM = 4
+LOOP_FRAMES, RATE_HZ, NOISE = 120, 10.0, 2.0
+# Two views from which RANSAC finds no right motion, of the walk of that many frames.
+PAIR_FRAMES, PAIR, PAIR_NOISE = 200, (20, 50), 4.0
+METHODS = ("ransac", "cn")
+PICTURES = 40
+SEQUENCE, RECORDING, NODE_LOG = "sequence", "recording.mcap", "node.log"
+
+Show = Callable[[str, int, int, str], None]
+"""Told a step, how much of it is done, out of how much, and a remark."""
+STEPS = RENDER, PLAY, EVALUATE, COMPARE, REPORT = (
+    "render a walk",
+    "node answers over DDS",
+    "compare with truth",
+    "filter or not",
+    "report",
+)
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """How much of the walk around the room is played, and how wide its images are."""
+
+    frames: int = LOOP_FRAMES
+    width: int = 640
+
+
+def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
+    """Make the sequence, run the node on it, evaluate what it says, and write the report.
+
+    Args:
+        out: folder for everything; what an earlier demonstration left there is replaced.
+        show: told how far each step is.
+
+    Raises:
+        LgcError: a step failed; the message says why.
+    """
+    load_evo()  # would be missed in the end only
+    _clear(out)
+    show(RENDER, 0, options.frames, "building a room")
+    world = World(ROOM, "room")
+    source = SyntheticSource(
+        "loop",
+        LOOP_FRAMES,
+        rate_hz=RATE_HZ,
+        camera=_camera(options.width),
+        seed=ROOM,
+        world=world,
+        noise=NOISE,
+    )
+    bag = out / SEQUENCE
+    write_bag(_counted(islice(source, options.frames), options.frames, show), bag)
+
+    def live_progress(run: LiveRun) -> None:
+        said = {"status": "", "inliers": "0", "dropped": "0"} | run.diagnostics
+        show(
+            PLAY,
+            run.answered,
+            options.frames,
+            f"{said['status']} · {said['inliers']} inliers · {said['dropped']} dropped",
+        )
+
+    show(PLAY, 0, options.frames, "starting the node")
+    live_options = LiveOptions(
+        IMAGE_TOPIC,
+        INFO_TOPIC,
+        {"base_frame": CAMERA_FRAME},
+        picture_every=max(1, options.frames // PICTURES),
+    )
+    recording = out / RECORDING
+    live = run_live(bag, recording, out / NODE_LOG, live_options, live_progress)
+    show(EVALUATE, 0, 1, "")
+    estimate = read_track(f"{recording}:{ODOMETRY}")
+    write_tum(out / "trajectory_tum.txt", estimate)
+    errors = evaluate_track(estimate, read_track(f"{bag}:{GROUND_TRUTH_TOPIC}"))
+    cloud = landmark_cloud(bag, IMAGE_TOPIC, recording, INLIERS, source.camera, errors)
+    show(EVALUATE, 1, 1, f"ATE {100 * errors.ate_rmse_m:.1f} cm")
+
+    contestants = []
+    for index, method in enumerate(METHODS):
+        show(COMPARE, index, len(METHODS), method)
+        contestants.append(_compare(method, world))
+        write_image(out / f"matches_{method}.jpg", contestants[-1].picture)
+    show(COMPARE, len(METHODS), len(METHODS), "")
+
+    show(REPORT, 0, 1, "")
+    report = Report(options.frames, live, errors, *cloud, contestants)
+    write_report(out, report)
+    (out / "metrics.json").write_text(json.dumps(report.metrics(), indent=2) + "\n")
+    show(REPORT, 1, 1, "")
+    return report
+
+
+def _clear(out: Path) -> None:
+    """Remove what must not be there: bags are not overwritten, and old results would mislead."""
+    for folder in (SEQUENCE, f"{RECORDING}.part"):
+        shutil.rmtree(out / folder, ignore_errors=True)
+    for file in (RECORDING, "metrics.json", "report.html"):
+        (out / file).unlink(missing_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def _camera(width: int) -> Camera:
+    """The default camera with other pixels."""
+    camera = default_camera()
+    scale = width / camera.width
+    K = scale * camera.K
+    # Integer coordinates are pixel centres: the corner of the image is what stays.
+    K[:2, 2] += (scale - 1) / 2
+    K[2, 2] = 1
+    return Camera.from_K(K, width, round(scale * camera.height))
+
+
+def _counted(frames: Iterable[Frame], total: int, show: Show) -> Iterable[Frame]:
+    for done, frame in enumerate(frames, start=1):
+        yield frame
+        show(RENDER, done, total, "")
+
+
+def _compare(method: str, world: World) -> Contestant:
+    """What a method makes of two views that are far apart."""
+    source = SyntheticSource("walk", PAIR_FRAMES, seed=ROOM, world=world, noise=PAIR_NOISE)
+    frame0, frame1 = (source[k] for k in PAIR)
+    T_10 = np.linalg.inv(frame1.T_wc) @ frame0.T_wc
+    true_pose = T_10[:3, :3], T_10[:3, 3]
+    result = TwoViewPipeline(method)(frame0.image, frame1.image, frame0.camera, frame1.camera)
+    right = right_matches(result.correspondences, *true_pose)
+    picture = draw_two_view(frame0.image, frame1.image, result, true_pose)
+    return Contestant(
+        method,
+        cv2.resize(picture, None, fx=0.9, fy=0.9, interpolation=cv2.INTER_AREA),
+        len(right),
+        int(right.sum()),
+        int(result.inliers.sum()),
+        int((result.inliers & right).sum()),
+        score_result(result, *true_pose).error_deg,
+    )

@@ -1,0 +1,1 @@
+"""What runs below everything: threads, compiled loops, memory and stage timing."""

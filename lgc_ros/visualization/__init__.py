@@ -1,0 +1,1 @@
+"""Pictures of matches, trajectories and landmarks, and the demo report."""

@@ -1,0 +1,86 @@
+"""The landmarks that a recorded run rests on, as one coloured cloud."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.encoding import image_from_message
+from lgc_ros.sources.rosbag import IMAGE_TYPES, open_bag, topic_connections
+
+if TYPE_CHECKING:
+    from lgc_ros.evaluation.trajectory_metrics import TrajectoryErrors
+
+MARKER_TYPES = ("visualization_msgs/msg/MarkerArray",)
+CELL_M = 0.03
+# Far points are uncertain along the ray: beyond so many times the median depth they are left out.
+FAR = 2.5
+
+
+def landmark_cloud(
+    bag: Path,
+    image_topic: str,
+    recording: Path,
+    marker_topic: str,
+    camera: Camera,
+    errors: TrajectoryErrors,
+    max_points: int = 9000,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points (N, 3) in the world of the ground truth, in metres, and their colours (N, 3), RGB.
+
+    Points come from the markers `inliers`, which are in the camera frame; the aligned poses of
+    `errors` take them to the world, and the images of the bag colour them. Of points within
+    3 cm one is kept, of a single point none.
+    """
+    poses = dict(zip(errors.aligned.stamps_ns.tolist(), errors.aligned.T_wc, strict=True))
+    views = {
+        stamp_ns: points
+        for stamp_ns, points in _markers(recording, marker_topic).items()
+        if stamp_ns in poses and len(points)
+    }
+    points, colours = [np.empty((0, 3))], [np.empty((0, 3), np.uint8)]
+    with open_bag(bag, quiet=True) as reader:
+        images = topic_connections(reader, bag, image_topic, IMAGE_TYPES)
+        for connection, _, data in reader.messages(images):
+            message = reader.deserialize(data, connection.msgtype)
+            stamp_ns = message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
+            if stamp_ns not in views:
+                continue
+            cam = views[stamp_ns]
+            cam = cam[(cam[:, 2] > 0) & (cam[:, 2] < FAR * np.median(cam[:, 2]))]
+            image = image_from_message(message)
+            x, y = np.round(camera.project(cam)).astype(int).T
+            inside = (x >= 0) & (x < camera.width) & (y >= 0) & (y < camera.height)
+            colours.append(image[y[inside], x[inside], ::-1])
+            T_wc = poses[stamp_ns]
+            points.append(cam[inside] * errors.scale @ T_wc[:3, :3].T + T_wc[:3, 3])
+    return _thinned(np.concatenate(points), np.concatenate(colours), max_points)
+
+
+def _markers(recording: Path, topic: str) -> dict[int, np.ndarray]:
+    """Points (N, 3) of the markers `inliers` by stamp."""
+    found = {}
+    with open_bag(recording, quiet=True) as reader:
+        markers = topic_connections(reader, recording, topic, MARKER_TYPES)
+        for connection, _, data in reader.messages(markers):
+            for marker in reader.deserialize(data, connection.msgtype).markers:
+                if marker.ns == "inliers":
+                    stamp = marker.header.stamp
+                    points = [(p.x, p.y, p.z) for p in marker.points]
+                    found[stamp.sec * 10**9 + stamp.nanosec] = np.reshape(points, (-1, 3))
+    return found
+
+
+def _thinned(
+    points: np.ndarray, colours: np.ndarray, max_points: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """One point for each cell that was seen more than once, and an even selection of those."""
+    cells = np.floor(points / CELL_M).astype(np.int64)
+    _, first, counts = np.unique(cells, axis=0, return_index=True, return_counts=True)
+    kept = np.sort(first[counts > 1])
+    if len(kept) > max_points:
+        kept = kept[np.linspace(0, len(kept) - 1, max_points).round().astype(int)]
+    return points[kept], colours[kept]

@@ -1,0 +1,84 @@
+"""From two images to a pose, and clear words when there is none."""
+
+import numpy as np
+import pytest
+from scenes import as_correspondences, random_scene
+
+from lgc_ros.errors import CheckpointError, ConfigError
+from lgc_ros.estimation.methods import METHODS
+from lgc_ros.estimation.two_view import STAGES, Decider, TwoViewPipeline, right_matches
+from lgc_ros.evaluation.pair_metrics import score_result
+
+
+@pytest.fixture(scope="module")
+def pair(walk):
+    frames = walk[20], walk[32]
+    T_10 = np.linalg.inv(frames[1].T_wc) @ frames[0].T_wc
+    return frames, (T_10[:3, :3], T_10[:3, 3])
+
+
+@pytest.mark.parametrize("method", ["cn", "cn-8pt", "cn+mlesac", "poselib+ratio", "usac+ratio"])
+def test_pose_of_two_rendered_views(pair, method):
+    frames, true_pose = pair
+    pipeline = TwoViewPipeline(method, device="cpu")
+    result = pipeline(*(f.image for f in frames), *(f.camera for f in frames))
+    assert result.failure == ""
+    assert score_result(result, *true_pose).error_deg < 3
+    assert set(result.ms) == set(STAGES)
+    assert not (result.inliers & ~result.kept).any()
+    assert right_matches(result.correspondences, *true_pose)[result.inliers].mean() > 0.9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_accepts_any_number_of_matches(method):
+    decide = Decider(method, device="cpu")
+    scene = random_scene(0, 60)
+    for count in (0, 1, 4, 7, 8, 20):
+        result = decide(as_correspondences(scene.x0[:count], scene.x1[:count]))
+        assert (result.pose is None) == bool(result.failure)
+        assert result.inliers.shape == result.kept.shape == (count,)
+
+
+def test_too_few_matches_are_named():
+    scene = random_scene(0)
+    result = Decider("ransac")(as_correspondences(scene.x0[:5], scene.x1[:5]))
+    assert "only 5 matches, at least 8" in result.failure
+
+
+def test_identical_matches_give_no_pose_and_say_so():
+    same = np.full((100, 2), 0.1)
+    for method in ("ransac", "cn", "cn-8pt", "poselib"):
+        result = Decider(method, device="cpu")(as_correspondences(same, same))
+        assert result.pose is None
+        assert "kept 0 of 100" in result.failure or "no relative pose" in result.failure
+
+
+def test_a_ratio_test_that_rejects_everything_is_named():
+    scene = random_scene(0)
+    matches = as_correspondences(scene.x0, scene.x1)
+    matches.ratio[:] = 1.0
+    result = Decider("ransac+ratio")(matches)
+    assert f"the ratio test kept 0 of {len(scene.x0)}" in result.failure
+
+
+def test_the_summary_is_plain_and_complete(pair):
+    frames, _ = pair
+    result = TwoViewPipeline("poselib+ratio")(
+        *(f.image for f in frames), *(f.camera for f in frames)
+    )
+    summary = result.as_dict()
+    assert summary["success"] is True
+    assert np.array(summary["R_10"]).shape == (3, 3)
+    assert np.linalg.norm(summary["t_10"]) == pytest.approx(1)
+    assert summary["matches"] >= summary["kept"] >= summary["inliers"] > 8
+    assert summary["ms"]["total"] == pytest.approx(sum(result.ms.values()))
+
+
+def test_features_without_a_model_name_the_way_out():
+    with pytest.raises(CheckpointError, match="method without cn"):
+        TwoViewPipeline("cn", features="akaze")
+
+
+def test_an_unknown_method_lists_the_known_ones():
+    with pytest.raises(ConfigError, match=r"ransca.*ransac.*poselib"):
+        Decider("ransca")

@@ -1,0 +1,111 @@
+"""Model files are read safely; one that does not fit is refused with the reason."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from lgc_ros.errors import CheckpointError
+from lgc_ros.filter.checkpoint import (
+    MODELS_DIR,
+    ModelInfo,
+    find_model,
+    load_checkpoint,
+    save_checkpoint,
+    shipped_models,
+)
+from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
+
+SMALL = NetworkConfig(blocks=1, width=8, side=1)
+INFO = ModelInfo("tiny", "orb", SMALL, ("ratio",), 0.25, 1.5, {"steps": 3})
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "tiny.safetensors"
+    network = CorrespondenceNetwork(SMALL)
+    save_checkpoint(path, network, INFO)
+    return path, network
+
+
+def rewrite(path, *, metadata=None, weights=None):
+    """The same file with some metadata or weights replaced."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        old = file.metadata()
+    save_file({**load_file(path), **(weights or {})}, path, {**old, **(metadata or {})})
+
+
+def test_what_is_saved_is_loaded(saved):
+    path, network = saved
+    loaded, info = load_checkpoint(path)
+    assert info == INFO
+    assert not loaded.training
+    for name, value in network.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], value)
+
+
+def test_no_partial_file_is_left_behind(saved):
+    assert [file.name for file in saved[0].parent.iterdir()] == ["tiny.safetensors"]
+
+
+@pytest.mark.parametrize("name", shipped_models())
+def test_every_shipped_model_loads_and_has_a_card(name):
+    _, info = load_checkpoint(name)
+    assert info.name == name
+    card = (MODELS_DIR / f"{name}.md").read_text(encoding="utf-8")
+    for subject in ("Data", "Schedule", "Seed", "Command", "Figures", "Limits"):
+        assert subject in card
+
+
+def test_an_unknown_model_names_those_there_are():
+    with pytest.raises(CheckpointError, match="sift"):
+        find_model("no-such-model")
+
+
+def test_a_truncated_file_is_refused(saved):
+    path, _ = saved
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
+        load_checkpoint(path)
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"\x80\x04 a pickle, say")
+    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
+        load_checkpoint(path)
+
+
+def test_safetensors_of_another_program_are_refused(tmp_path):
+    path = tmp_path / "foreign.safetensors"
+    save_file({"weight": torch.zeros(3)}, path)
+    with pytest.raises(CheckpointError, match="not written by lgc_ros"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({"network": "{"}, "broken metadata"),
+        ({"network": json.dumps({"context": "magic"})}, "broken metadata"),
+        ({"side": json.dumps(["colour"])}, "unknown side information"),
+        ({"side": json.dumps([])}, "0 kinds of side information named"),
+        ({"network": json.dumps({**SMALL.as_dict(), "width": 16})}, "wrong shape"),
+        ({"network": json.dumps({**SMALL.as_dict(), "blocks": 2})}, "missing"),
+    ],
+)
+def test_metadata_that_does_not_fit_is_refused(saved, metadata, reason):
+    path, _ = saved
+    rewrite(path, metadata=metadata)
+    with pytest.raises(CheckpointError, match=reason):
+        load_checkpoint(path)
+
+
+def test_weights_that_are_not_finite_are_refused(saved):
+    path, _ = saved
+    rewrite(path, weights={"output.bias": torch.tensor([torch.nan])})
+    with pytest.raises(CheckpointError, match=r"not finite: output\.bias"):
+        load_checkpoint(path)

@@ -1,0 +1,83 @@
+"""The filter scores matches with a trained model, on the device it is given."""
+
+import numpy as np
+import pytest
+import torch
+from scenes import as_correspondences, random_scene
+
+from lgc_ros.errors import CheckpointError, ConfigError
+from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
+from lgc_ros.filter.correspondence_filter import CorrespondenceFilter, surest
+from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
+from lgc_ros.filter.side_information import network_inputs
+
+
+@pytest.fixture(scope="module")
+def sift_filter():
+    return CorrespondenceFilter("sift", device="cpu")
+
+
+def contaminated(seed=0, inliers=300, outliers=300):
+    scene = random_scene(seed, inliers, noise_px=0.5)
+    rng = np.random.default_rng(seed)
+    wrong = rng.uniform(-0.6, 0.6, (2, outliers, 2))
+    right = np.arange(len(scene.x0) + outliers) < len(scene.x0)
+    matches = as_correspondences(np.vstack([scene.x0, wrong[0]]), np.vstack([scene.x1, wrong[1]]))
+    return matches, right
+
+
+def test_right_matches_score_higher_than_wrong_ones(sift_filter):
+    matches, right = contaminated()
+    result = sift_filter(matches)
+    assert np.median(result.logits[right]) > np.median(result.logits[~right])
+
+
+def test_scores_are_those_of_the_network(sift_filter):
+    matches, _ = contaminated()
+    network, info = load_checkpoint("sift")
+    inputs = network_inputs(matches.x0, matches.x1, matches, info.side)
+    with torch.inference_mode():
+        expected = network.double()(torch.from_numpy(inputs)[None].double())[0].numpy()
+    result = sift_filter(matches)
+    assert result.logits == pytest.approx(expected, abs=1e-4)
+    assert result.weights == pytest.approx(np.tanh(np.maximum(expected, 0)), abs=1e-4)
+    assert np.array_equal(result.kept, result.logits > info.keep_above)
+
+
+def test_no_matches_give_no_scores(sift_filter):
+    result = sift_filter(as_correspondences(np.empty((0, 2)), np.empty((0, 2))))
+    assert len(result.logits) == len(result.weights) == len(result.kept) == 0
+
+
+def test_keypoints_of_another_kind_are_refused(sift_filter):
+    sift_filter.check_features("sift")
+    with pytest.raises(CheckpointError, match="trained on sift keypoints, not orb"):
+        sift_filter.check_features("orb")
+
+
+def test_a_model_that_predicts_poses_cannot_filter(tmp_path):
+    config = NetworkConfig(blocks=1, width=8, head="direct")
+    path = tmp_path / "direct.safetensors"
+    save_checkpoint(path, CorrespondenceNetwork(config), ModelInfo("direct", "sift", config))
+    with pytest.raises(CheckpointError, match="cannot score matches"):
+        CorrespondenceFilter(path)
+
+
+def test_the_engine_can_be_chosen():
+    chosen = CorrespondenceFilter("sift", device="cpu", engine="torch")
+    assert (chosen.engine, chosen.device) == ("torch", "cpu")
+    with pytest.raises(ConfigError, match="unknown engine"):
+        CorrespondenceFilter("sift", engine="abacus")
+
+
+def test_the_surest_matches_are_those_above_a_value_but_neither_few_nor_too_many():
+    scores = np.random.default_rng(0).permutation(np.linspace(0, 1, 101))
+    assert np.array_equal(surest(scores, 0.5), scores >= 0.5)
+    few = surest(scores, 0.9)
+    assert few.sum() == 30
+    assert scores[few].min() > scores[~few].max()
+    assert surest(scores[:10], 0.9).all()
+    many = np.linspace(0, 1, 2000)
+    assert np.array_equal(np.flatnonzero(surest(many, 0.5)), np.arange(1500, 2000))
+    assert np.array_equal(np.flatnonzero(surest(many, 0.5, most=40)), np.arange(1960, 2000))
+    assert len(surest(np.empty(0), 0.5)) == 0

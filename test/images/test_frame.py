@@ -1,0 +1,48 @@
+"""Reading images, and what is said when they cannot be read."""
+
+import cv2
+import numpy as np
+import pytest
+
+from lgc_ros.errors import ImageError
+from lgc_ros.images.frame import Frame, read_image
+
+
+def test_colour_and_gray_images_keep_their_pixels(tmp_path):
+    rng = np.random.default_rng(0)
+    for shape in ((7, 5), (7, 5, 3)):
+        image = rng.integers(0, 256, shape, np.uint8)
+        cv2.imwrite(str(tmp_path / "image.png"), image)
+        np.testing.assert_array_equal(read_image(tmp_path / "image.png"), image)
+
+
+def test_sixteen_bit_and_transparent_images_become_eight_bit_bgr(tmp_path):
+    cv2.imwrite(str(tmp_path / "deep.png"), np.full((4, 6), 0x8000, np.uint16))
+    deep = read_image(tmp_path / "deep.png")
+    assert (deep.dtype, deep.shape) == (np.uint8, (4, 6))
+    assert deep[0, 0] == 0x80
+    cv2.imwrite(str(tmp_path / "clear.png"), np.full((4, 6, 4), 9, np.uint8))
+    assert read_image(tmp_path / "clear.png").shape == (4, 6, 3)
+
+
+def test_names_outside_ascii_are_fine(tmp_path):
+    cv2.imencode(".png", np.zeros((2, 2), np.uint8))[1].tofile(tmp_path / "größe.png")
+    assert read_image(tmp_path / "größe.png").shape == (2, 2)
+
+
+def test_a_missing_image_is_told_from_an_unreadable_one(tmp_path):
+    with pytest.raises(ImageError, match=r"no image .*nowhere\.png; check the path"):
+        read_image(tmp_path / "nowhere.png")
+    for name, content in (("empty.png", b""), ("text.jpg", b"not an image")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ImageError, match=rf"{name} is not a readable image"):
+            read_image(tmp_path / name)
+    with pytest.raises(ImageError, match="cannot be opened"):
+        read_image(tmp_path)
+
+
+def test_a_frame_needs_only_an_image_and_its_time():
+    frame = Frame(index=3, stamp_ns=5, image=np.zeros((2, 2), np.uint8))
+    assert frame.camera is None
+    assert frame.T_wc is None
+    assert frame.depth is None

@@ -1,0 +1,158 @@
+"""Bundles are refined from what their views see, whatever else is among the observations."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lgc_ros.odometry.bundle_adjustment import (
+    Bundle,
+    adjust_bundle,
+    bundle_distances,
+    observed_noise,
+)
+from lgc_ros.odometry.pose_optimization import CAUCHY_SIGMAS, rotation_from_vector
+
+SIGMA = 1e-3
+EQUAL = np.eye(2) / SIGMA
+# Noise of one size along a slanted direction and of another across.
+SLANTED = np.array([[1.5, 0.4], [0.4, 0.8]]) / SIGMA
+
+
+def drawn(rng, sigma, count, whitening=SLANTED):
+    """Offsets of that standard deviation, on average over the directions."""
+    return sigma / SIGMA * rng.standard_normal((count, 2)) @ np.linalg.inv(whitening).T
+
+
+def bundle_of(rng, views=5, points=40, fixed=2, noise=0.0, whitening=SLANTED):
+    """Cameras side by side that all see most of some points, and the truth."""
+    world = rng.uniform((-2, -1, 4), (2, 1, 8), (points, 3))
+    R_cw = np.array([rotation_from_vector(rng.normal(0, 0.05, 3)) for _ in range(views)])
+    t_cw = np.array([(-0.4 * k, 0.02 * k, 0.1 * k) for k in range(views)])
+    view, point = np.nonzero(rng.random((views, points)) < 0.8)
+    points_cam = np.einsum("oij,oj->oi", R_cw[view], world[point]) + t_cw[view]
+    observed = points_cam[:, :2] / points_cam[:, 2:] + drawn(rng, noise, len(view), whitening)
+    return Bundle(
+        R_cw,
+        t_cw,
+        np.arange(views) < fixed,
+        world,
+        view,
+        point,
+        observed,
+        np.tile(whitening, (views, 1, 1)),
+    )
+
+
+def disturbed(bundle, rng):
+    R_cw, t_cw = bundle.R_cw.copy(), bundle.t_cw.copy()
+    for k in np.flatnonzero(~bundle.fixed):
+        R_cw[k] = rotation_from_vector(rng.normal(0, 0.01, 3)) @ R_cw[k]
+        t_cw[k] += rng.normal(0, 0.02, 3)
+    points = bundle.points + rng.normal(0, 0.05, bundle.points.shape)
+    return replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points)
+
+
+@pytest.mark.parametrize("fixed", [2, 5])
+def test_a_disturbed_bundle_comes_back(fixed):
+    rng = np.random.default_rng(3)
+    truth = bundle_of(rng, fixed=fixed)
+    start = disturbed(truth, rng)
+    R_cw, t_cw, points, _ = adjust_bundle(start, 30)
+    np.testing.assert_array_equal(R_cw[truth.fixed], truth.R_cw[truth.fixed])
+    np.testing.assert_allclose(R_cw, truth.R_cw, atol=1e-4)
+    np.testing.assert_allclose(t_cw, truth.t_cw, atol=1e-3)
+    np.testing.assert_allclose(points, truth.points, atol=5e-3)
+    assert bundle_distances(replace(truth, R_cw=R_cw, t_cw=t_cw, points=points)).max() < 0.5
+
+
+def cost_of(bundle):
+    return np.log1p(bundle_distances(bundle) ** 2 / CAUCHY_SIGMAS**2).sum()
+
+
+@pytest.mark.parametrize(("whitening", "repeats"), [(EQUAL, 3), (SLANTED, 10)])
+def test_every_step_away_from_an_adjusted_bundle_costs_more(whitening, repeats):
+    rng = np.random.default_rng(6)
+    bundle = disturbed(bundle_of(rng, noise=SIGMA, whitening=whitening), rng)
+    for _ in range(repeats):
+        R_cw, t_cw, points, _ = adjust_bundle(bundle, 30)
+        bundle = replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points)
+    least = cost_of(bundle)
+    steps = 1e-3 * np.vstack([np.eye(3), -np.eye(3)])
+    for step in steps:
+        for k in np.flatnonzero(~bundle.fixed):
+            turned, moved = R_cw.copy(), t_cw.copy()
+            turned[k] = rotation_from_vector(step) @ R_cw[k]
+            moved[k] += step
+            assert cost_of(replace(bundle, R_cw=turned)) > least
+            assert cost_of(replace(bundle, t_cw=moved)) > least
+        for p in range(len(points)):
+            moved = points.copy()
+            moved[p] += step
+            assert cost_of(replace(bundle, points=moved)) > least
+
+
+def test_the_order_of_observations_does_not_matter():
+    rng = np.random.default_rng(7)
+    bundle = disturbed(bundle_of(rng, noise=SIGMA), rng)
+    order = rng.permutation(len(bundle.view))
+    names = ("view", "point", "observed")
+    shuffled = replace(bundle, **{name: getattr(bundle, name)[order] for name in names})
+    for a, b in zip(adjust_bundle(bundle), adjust_bundle(shuffled), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_is_behind_a_camera_is_infinitely_far_off():
+    bundle = bundle_of(np.random.default_rng(8))
+    bundle.points[3] = (0, 0, -5)
+    behind = np.isinf(bundle_distances(bundle))
+    np.testing.assert_array_equal(behind, bundle.point == 3)
+
+
+def test_a_wrong_observation_does_not_bend_a_bundle():
+    rng = np.random.default_rng(4)
+    truth = bundle_of(rng, noise=1e-4, whitening=EQUAL)
+    truth.observed[7] += 0.2
+    R_cw, t_cw, points, _ = adjust_bundle(disturbed(truth, rng), 30)
+    np.testing.assert_allclose(t_cw, truth.t_cw, atol=2e-3)
+    far = bundle_distances(replace(truth, R_cw=R_cw, t_cw=t_cw, points=points)) > 8
+    np.testing.assert_array_equal(np.flatnonzero(far), [7])
+
+
+def test_points_of_a_bundle_scatter_as_their_covariances_say():
+    rng = np.random.default_rng(5)
+    truth = bundle_of(rng, fixed=5)
+    squares = []
+    for _ in range(30):
+        noisy = replace(truth, observed=truth.observed + drawn(rng, SIGMA, len(truth.observed)))
+        _, _, points, covariances = adjust_bundle(noisy, 20)
+        error = points - truth.points
+        squares.append(np.einsum("ni,nij,nj->n", error, np.linalg.inv(covariances), error))
+    assert np.mean(squares) == pytest.approx(3, rel=0.25)
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])
+def test_a_bundle_tells_the_noise_of_its_observations_in_spite_of_wrong_ones(factor):
+    rng = np.random.default_rng(6)
+    bundle = bundle_of(rng, points=300, noise=factor * SIGMA)
+    bundle.observed[::50] += 0.1
+    R_cw, t_cw, points, _ = adjust_bundle(bundle, 30)
+    distances = bundle_distances(replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points))
+    assert observed_noise(distances, bundle.point) == pytest.approx(factor, rel=0.15)
+
+
+def test_what_is_seen_more_precisely_counts_for_more():
+    """Views blurred along one direction, adjusted with and without knowing it."""
+    rng = np.random.default_rng(8)
+    truth = bundle_of(rng)
+    blurred, equal = (
+        np.tile(np.diag([1 / ratio, ratio]) / SIGMA, (len(truth.R_cw), 1, 1)) for ratio in (3, 1)
+    )
+    errors = {"known": [], "equal": []}
+    for _ in range(20):
+        noise = rng.standard_normal(truth.observed.shape) @ np.linalg.inv(blurred[0])
+        for name, whitening in (("known", blurred), ("equal", equal)):
+            seen = replace(truth, observed=truth.observed + noise, whitening=whitening)
+            _, t_cw, _, _ = adjust_bundle(seen, 30)
+            errors[name].append(np.square(t_cw - truth.t_cw).sum())
+    assert np.mean(errors["known"]) < 0.7 * np.mean(errors["equal"])

@@ -1,0 +1,76 @@
+"""A new keyframe finds the landmarks of those before it where they should be seen."""
+
+import numpy as np
+import pytest
+
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.odometry.map import NONE, Keyframe, motion_between
+from lgc_ros.odometry.mapping import connect
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.tracking import Tracker
+from lgc_ros.odometry.visual_odometry import VisualOdometry
+from lgc_ros.runtime.stage_timer import Clock
+from lgc_ros.sources.synthetic import SyntheticSource
+
+OPTIONS = OdometryOptions(method="poselib+ratio", max_keypoints=600, max_iterations=200)
+
+
+@pytest.fixture
+def walked():
+    """The map after a walk of two seconds."""
+    camera = Camera.from_K(np.array([[300.0, 0, 160], [0, 300, 120], [0, 0, 1]]), 320, 240)
+    odometry = VisualOdometry(OPTIONS)
+    for frame in SyntheticSource("walk", 20, rate_hz=10.0, camera=camera, noise=1.5):
+        odometry.process(frame)
+    return odometry.map
+
+
+def seen_again(walked, hidden):
+    """The newest keyframe, inserted once more without some of its landmarks."""
+    *_, reference, newest = walked.keyframes
+    walked.keyframes.remove(newest)
+    view = newest.view
+    track = Tracker(OPTIONS)(view, reference, walked, Clock())
+    again = Keyframe(view, track.pose.R_cw, track.pose.t_cw)
+    again.landmark[:] = np.where(hidden, NONE, newest.landmark)
+    walked.add_keyframe(again)
+    connect(walked, again, track, OPTIONS.threshold_px)
+    return newest.landmark, again
+
+
+def test_landmarks_are_found_where_they_should_be(walked):
+    newest = walked.keyframes[-1]
+    known = newest.landmark != NONE
+    hidden = known & (np.arange(len(known)) % 2 == 0)
+    before, again = seen_again(walked, hidden)
+    found = hidden & (again.landmark != NONE) & (again.landmark < before.max() + 1)
+    assert found.sum() > 0.6 * hidden.sum()
+    assert (again.landmark[found] == before[found]).mean() > 0.95
+    ids = again.landmark[again.landmark != NONE]
+    assert len(np.unique(ids)) == len(ids)
+
+
+def test_landmarks_that_are_known_stay(walked):
+    known = walked.keyframes[-1].landmark != NONE
+    before, again = seen_again(walked, np.zeros(len(known), bool))
+    assert np.array_equal(again.landmark[known], before[known])
+
+
+def test_keypoints_that_show_nothing_yet_make_landmarks(walked):
+    nothing = len(walked.points)
+    before, again = seen_again(walked, np.zeros(len(walked.keyframes[-1].landmark), bool))
+    new = again.landmark >= nothing
+    assert new.any()
+    assert (before[new] == NONE).all()
+    for point, x in zip(walked.points[again.landmark[new]], again.view.x[new], strict=True):
+        seen = again.R_cw @ point + again.t_cw
+        assert np.linalg.norm(seen[:2] / seen[2] - x) < 2 / 300
+
+
+def test_motion_between_cameras_maps_points_of_one_into_the_other(walked):
+    first, *_, last = walked.keyframes
+    R_10, t_10 = motion_between(first, last)
+    point = np.array([0.3, -0.2, 4.0])
+    np.testing.assert_allclose(
+        R_10 @ (first.R_cw @ point + first.t_cw) + t_10, last.R_cw @ point + last.t_cw
+    )

@@ -1,0 +1,157 @@
+"""Profiles: what ships, what a user may change, and how mistakes are named."""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lgc_ros.errors import ConfigError
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.profiles import (
+    PROFILES,
+    config_folder,
+    dump_profile,
+    load_profile,
+    parse_assignments,
+    parse_scale,
+)
+from lgc_ros.odometry.scale import ScaleOptions
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_shipped_profile_loads(name):
+    assert isinstance(load_profile(name), OdometryOptions)
+
+
+def test_the_default_profile_is_what_the_library_does_without_one():
+    assert load_profile() == OdometryOptions()
+
+
+def test_the_default_profile_names_and_explains_every_setting():
+    text = (config_folder() / "default.yaml").read_text()
+    content = yaml.safe_load(text)
+    assert content.keys() == {field.name for field in fields(OdometryOptions)}
+    assert content["scale"].keys() == {field.name for field in fields(ScaleOptions)}
+    for line in text.splitlines():
+        if line and not line.startswith("#") and line != "scale:":
+            assert "  # " in line, line
+
+
+def test_fast_is_orb_and_accurate_has_more_of_everything():
+    default, fast, accurate = map(load_profile, PROFILES)
+    assert fast.features == "orb"
+    assert fast.max_keypoints < default.max_keypoints < accurate.max_keypoints
+    assert fast.window < default.window < accurate.window
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_users_file_changes_only_what_it_names(tmp_path):
+    path = write(
+        tmp_path / "mine.yaml", "window: 9\nscale: {source: constant_speed, speed_mps: 2}"
+    )
+    expected = asdict(OdometryOptions()) | {
+        "window": 9,
+        "scale": asdict(ScaleOptions("constant_speed", speed_mps=2.0)),
+    }
+    assert asdict(load_profile(path)) == expected
+
+
+def test_a_users_file_may_build_on_another_profile(tmp_path):
+    path = write(tmp_path / "mine.yaml", "base: fast\nmax_keypoints: 500")
+    assert load_profile(path).features == "orb"
+    assert load_profile(path).max_keypoints == 500
+
+
+def test_profiles_that_build_on_one_another_in_a_circle_are_refused(tmp_path):
+    write(tmp_path / "a.yaml", "base: b.yaml")
+    write(tmp_path / "b.yaml", "base: a.yaml")
+    with pytest.raises(ConfigError, match="build on one another"):
+        load_profile(tmp_path / "a.yaml")
+
+
+def test_overrides_win_and_sections_are_merged(tmp_path):
+    path = write(tmp_path / "mine.yaml", "scale: {source: camera_height, camera_height_m: 1.6}")
+    options = load_profile(path, parse_assignments(["scale.camera_pitch_deg=5", "window=7"]))
+    assert options.window == 7
+    assert options.scale == ScaleOptions("camera_height", camera_height_m=1.6, camera_pitch_deg=5)
+
+
+def test_what_was_used_can_be_read_back(tmp_path):
+    options = load_profile("fast", {"seed": 3})
+    path = write(tmp_path / "used.yaml", yaml.safe_dump(dump_profile(options)))
+    assert load_profile(path) == options
+
+
+def test_what_a_run_leaves_behind_is_a_profile(tmp_path):
+    options = load_profile("fast", {"seed": 3})
+    config = {"version": "1", "every": 2, "odometry": dump_profile(options)}
+    assert load_profile(write(tmp_path / "config.yaml", yaml.safe_dump(config))) == options
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("widow: 3", "did you mean 'window'"),
+        ("scale: {speed: 3}", "did you mean 'speed_mps'"),
+        ("window: many", "window is 'many', it must be of type int"),
+        ("window: 2.5", "must be of type int"),
+        ("spread: 1", "must be of type bool"),
+        ("window: 1", "at least 2"),
+        ("scale: {source: constant_speed}", "needs a positive speed_mps"),
+        ("scale: {source: sonar}", "camera_height"),
+        ("- a\n- b", "key: value"),
+        ("a: [", "YAML"),
+    ],
+)
+def test_a_mistake_is_named_with_its_file(tmp_path, content, message):
+    path = write(tmp_path / "mine.yaml", content)
+    with pytest.raises(ConfigError, match=r"mine\.yaml") as caught:
+        load_profile(path)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"widow": 3}, "unknown setting 'widow'; did you mean 'window'?"),
+        ({"window": "many"}, "window is 'many', it must be of type int"),
+        ({"scale": {"source": "sonar"}}, "scale: unknown scale source 'sonar'"),
+    ],
+)
+def test_a_mistake_in_what_replaces_settings_is_not_blamed_on_the_profile(changes, message):
+    with pytest.raises(ConfigError) as caught:
+        load_profile("fast", changes)
+    assert str(caught.value).startswith(message)
+
+
+def test_scale_comes_with_the_number_it_needs():
+    assert parse_scale("depth") == {"source": "depth"}
+    assert parse_scale("camera_height:1.6") == {
+        "source": "camera_height",
+        "camera_height_m": "1.6",
+    }
+    assert parse_scale("constant_speed", ["speed_mps"]) == {"source": "constant_speed"}
+    with pytest.raises(ConfigError, match="give --scale constant_speed:MPS"):
+        parse_scale("constant_speed")
+    with pytest.raises(ConfigError, match="takes no number; give --scale depth"):
+        parse_scale("depth:3")
+
+
+def test_an_unknown_profile_lists_those_there_are():
+    with pytest.raises(ConfigError, match="did you mean 'accurate'"):
+        load_profile("acurate")
+
+
+def test_an_assignment_needs_a_key_and_a_value():
+    with pytest.raises(ConfigError, match="KEY=VALUE"):
+        parse_assignments(["window"])
+
+
+def test_a_setting_is_not_set_as_a_whole_and_in_part():
+    with pytest.raises(ConfigError, match="set as a whole"):
+        parse_assignments(["scale=depth", "scale.speed_mps=1"])

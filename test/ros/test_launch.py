@@ -1,0 +1,225 @@
+"""The launch files as `ros2 launch` runs them: upstream's launch, real processes, real DDS."""
+
+import json
+import re
+import signal
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("launch_ros", reason="launch_ros is not installed: no launch files to run")
+
+from launch.launch_description_sources import get_launch_description_from_python_launch_file
+from nav_msgs.msg import Odometry
+from rcl_interfaces.srv import GetParameters
+from rclpy.parameter import parameter_value_to_python
+from rclpy.qos import ReliabilityPolicy
+from ros.processes import running_process
+
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.sources.bag_writer import CAMERA_FRAME, write_bag
+from lgc_ros.sources.rosbag import read_poses
+from lgc_ros.sources.synthetic import SyntheticSource
+
+ROOT = Path(__file__).parents[2]
+ODOMETRY, REPLAY = (ROOT / "launch" / f"{name}.launch.py" for name in ("odometry", "replay"))
+METHOD = {"method": "poselib+ratio"}
+DEADLINE_S = 300.0  # that only what hangs meets
+# What `ros2 launch` does without a terminal; it is a package of its own.
+RUN = """
+import sys
+from launch import LaunchDescription, LaunchService
+from launch.actions import IncludeLaunchDescription
+from launch.launch_description_sources import AnyLaunchDescriptionSource
+
+path, *arguments = sys.argv[1:]
+arguments = [argument.split(":=", 1) for argument in arguments]
+included = IncludeLaunchDescription(AnyLaunchDescriptionSource(path), launch_arguments=arguments)
+service = LaunchService(noninteractive=True)
+service.include_launch_description(LaunchDescription([included]))
+sys.exit(service.run())
+"""
+PROGRAMS = {
+    ("lgc_ros", "odometry_node"): "from lgc_ros.ros.odometry_node import main; sys.exit(main())",
+    ("lgc_ros", "lgc"): "from lgc_ros.cli.main import main; main()",
+    ("rviz2", "rviz2"): "import time; print('rviz2', *sys.argv[1:], flush=True); time.sleep(600)",
+}
+
+
+@pytest.fixture(autouse=True)
+def workspace(tmp_path, monkeypatch):
+    """A prefix with our programs, and one that prints what RViz is told, as colcon installs."""
+    prefix = tmp_path / "install"
+    index = prefix / "share" / "ament_index" / "resource_index" / "packages"
+    index.mkdir(parents=True)
+    for (package, program), code in PROGRAMS.items():
+        (index / package).touch()
+        script = prefix / "lib" / package / program
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(f'#!/bin/sh\nexec \'{sys.executable}\' -c "import sys; {code}" "$@"\n')
+        script.chmod(0o755)
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(prefix), prepend=":")
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+
+
+@contextmanager
+def launched(folder, file, **arguments):
+    """A running launch file, and the robot around it."""
+    words = [f"{name}:={value}" for name, value in arguments.items()]
+    with running_process(folder, [sys.executable, "-c", RUN, str(file), *words]) as robot:
+        try:
+            yield robot
+        finally:
+            # If it were killed, what it has started would go on.
+            robot.process.send_signal(signal.SIGINT)
+            robot.process.wait(DEADLINE_S)
+
+
+def ended(folder, file, **arguments) -> tuple[int, str]:
+    """Exit code and log of a launch file that ends by itself."""
+    with launched(folder, file, **arguments) as robot:
+        return robot.process.wait(DEADLINE_S), robot.log
+
+
+def parameters(robot, node, *names) -> list:
+    values = robot.call(GetParameters, f"{node}/get_parameters", names=list(names)).values
+    return [parameter_value_to_python(value) for value in values]
+
+
+def reliability(robot, topic) -> ReliabilityPolicy:
+    """Of the node's subscription, once there is one."""
+    infos = robot.spin_until(lambda: robot.node.get_subscriptions_info_by_topic(topic), topic)
+    return infos[0].qos_profile.reliability
+
+
+@pytest.mark.parametrize("file", [ODOMETRY, REPLAY], ids=lambda file: file.stem)
+def test_every_argument_is_described_and_none_but_the_bag_must_be_given(file):
+    arguments = get_launch_description_from_python_launch_file(str(file)).get_launch_arguments()
+    assert {"image", "camera_info", "namespace", "config", "profile", "device", "rviz"} <= {
+        argument.name for argument in arguments
+    }
+    assert all(argument.description for argument in arguments)
+    assert {a.name for a in arguments if a.default_value is None} <= {"bag"}
+
+
+def test_topics_names_and_parameters_arrive_at_the_node_which_ends_cleanly(tmp_path):
+    arguments = METHOD | {
+        "image": "/front/image_raw",
+        "camera_info": "front/info",
+        "namespace": "robot",
+        "name": "vo",
+        "profile": "fast",
+        "device": "cpu",
+        "image_transport": "compressed",
+        "rectified": "true",
+        "base_to_camera": "0 0 1 0 0 0 1",
+        "use_sim_time": "true",
+        "reliable": "true",
+    }
+    with launched(tmp_path, ODOMETRY, **arguments) as robot:
+        asked = ("method", "features", "device", "rectified", "base_to_camera", "use_sim_time")
+        assert parameters(robot, "/robot/vo", *asked) == [
+            *("poselib+ratio", "orb", "cpu", True, [0, 0, 1, 0, 0, 0, 1], True)
+        ]
+        for topic in ("/front/image_raw/compressed", "/robot/front/info"):
+            assert reliability(robot, topic) == ReliabilityPolicy.RELIABLE
+        robot.listen(Odometry, "/robot/vo/odometry")
+        assert robot.end() == 0
+        assert "process has finished cleanly" in robot.log
+
+
+def test_arguments_win_over_the_file_and_the_file_over_defaults(tmp_path):
+    config = tmp_path / "mine.yaml"
+    frames = "odom_frame: of_file, base_frame: of_file"
+    config.write_text(f"/**: {{ros__parameters: {{{frames}, method: poselib+ratio}}}}")
+    with launched(tmp_path, ODOMETRY, config=config, odom_frame="of_argument") as robot:
+        asked = parameters(robot, "/lgc_odometry", "odom_frame", "base_frame", "use_sim_time")
+        assert asked == ["of_argument", "of_file", False]
+        assert reliability(robot, "/image") == ReliabilityPolicy.BEST_EFFORT
+
+
+def test_the_node_lives_in_a_namespace_that_another_launch_file_pushes(tmp_path):
+    fleet = tmp_path / "fleet.launch.xml"
+    fleet.write_text(
+        f"""<launch><group><push_ros_namespace namespace="fleet"/><include file="{ODOMETRY}">
+        <arg name="namespace" value="one"/><arg name="method" value="poselib+ratio"/>
+        <arg name="reliable" value="true"/></include></group></launch>"""
+    )
+    pytest.importorskip("launch_xml", reason="launch_xml is not installed")
+    with launched(tmp_path, fleet) as robot:
+        assert parameters(robot, "/fleet/one/lgc_odometry", "method") == ["poselib+ratio"]
+        assert reliability(robot, "/fleet/one/image") == ReliabilityPolicy.RELIABLE
+
+
+def test_rviz_shows_the_topics_of_the_node_whatever_its_name(tmp_path):
+    arguments = METHOD | {
+        "rviz": "true",
+        "namespace": "robot",
+        "name": "vo",
+        "odom_frame": "world",
+    }
+    with launched(tmp_path, ODOMETRY, **arguments) as robot:
+        told = robot.spin_until(
+            lambda: [line for line in robot.log.splitlines() if "rviz2 --display-config" in line]
+        )[0]
+    assert "lgc.rviz --fixed-frame world" in told
+    assert "__ns:=/robot" in told
+    for topic in re.findall(r"/lgc_odometry/(\w+)", (ROOT / "config" / "lgc.rviz").read_text()):
+        assert f"/lgc_odometry/{topic}:=vo/{topic}" in told
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments", "reason"),
+    [
+        (ODOMETRY, {"rviz": "maybe"}, "Valid options are: ('true', 'false')"),
+        (ODOMETRY, {"config": "nowhere.yaml"}, "config:=nowhere.yaml is not a file"),
+        (ODOMETRY, {"rectified": "perhaps"}, "rectified:=perhaps cannot be used"),
+        (ODOMETRY, {"base_to_camera": "1 2 three"}, "base_to_camera:=1 2 three cannot be used"),
+        (REPLAY, {}, "missing required argument 'bag'"),
+        (REPLAY, {"bag": "nowhere"}, "bag:=nowhere does not exist"),
+    ],
+)
+def test_a_bad_argument_is_named_and_nothing_starts(tmp_path, file, arguments, reason):
+    code, log = ended(tmp_path, file, **arguments)
+    assert code == 1
+    assert reason in log
+    assert "waiting for" not in log
+
+
+def test_a_value_that_only_the_node_can_judge_is_refused_by_it(tmp_path):
+    _, log = ended(tmp_path, ODOMETRY, profile="nowhere.yaml")
+    assert "nowhere.yaml" in log
+    assert "process has died" in log
+
+
+@pytest.fixture(scope="module")
+def bag(tmp_path_factory, walk):
+    """Five views of a walk, with true poses."""
+    pytest.importorskip("rosbags", reason="rosbags is not installed: no bags")
+    camera = Camera.from_K([[262.0, 0, 159.5], [0, 262.0, 119.5], [0, 0, 1]], 320, 240)
+    path = tmp_path_factory.mktemp("bags") / "walk"
+    write_bag(SyntheticSource("walk", 5, rate_hz=5.0, camera=camera, world=walk.world), path)
+    return path
+
+
+def test_a_replay_answers_every_image_is_recorded_and_evaluated(tmp_path, bag):
+    pytest.importorskip("evo", reason="evo is not installed: no trajectory errors")
+    arguments = METHOD | {"bag": bag, "out": tmp_path / "out", "gt": "/ground_truth"}
+    code, log = ended(
+        tmp_path, REPLAY, **arguments, base_frame=CAMERA_FRAME, namespace="robot", name="vo"
+    )
+    assert code == 0, log
+    poses = read_poses(tmp_path / "out" / "odometry.mcap", "/robot/vo/odometry")
+    true = read_poses(bag, "/ground_truth")
+    assert poses.stamps_ns.tolist() == true.stamps_ns.tolist()
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["poses"] == 5
+
+
+def test_a_replay_that_cannot_be_played_ends_with_the_reason(tmp_path, bag):
+    arguments = METHOD | {"bag": bag, "out": tmp_path / "out", "image": "/other/image"}
+    _, log = ended(tmp_path, REPLAY, **arguments)
+    assert "[lgc_play-3]: process has died" in log
+    assert "/other/image" in log
+    assert not (tmp_path / "out" / "metrics.json").exists()

@@ -1,0 +1,76 @@
+"""The differentiable geometry computes what the numpy one does, and its gradients are right."""
+
+import numpy as np
+import pytest
+import torch
+from scenes import random_scene
+
+from lgc_ros.geometry import epipolar as geometry
+from training import torch_geometry
+
+
+def batch(*scenes):
+    count = min(len(scene.x0) for scene in scenes)
+    return (
+        torch.tensor(np.stack([scene.x0[:count] for scene in scenes])),
+        torch.tensor(np.stack([scene.x1[:count] for scene in scenes])),
+    )
+
+
+def test_eight_point_agrees_with_numpy_on_every_pair_of_a_batch():
+    scenes = [random_scene(seed, noise_px=0.5) for seed in range(4)]
+    x0, x1 = batch(*scenes)
+    weights = torch.rand(x0.shape[:2], dtype=torch.float64)
+    E = torch_geometry.weighted_eight_point(x0, x1, weights)
+    for k in range(len(scenes)):
+        expected = geometry.weighted_eight_point(*(v[k].numpy() for v in (x0, x1, weights)))
+        assert abs(float((E[k].numpy() * expected).sum())) == pytest.approx(1, abs=1e-9)
+
+
+def test_distance_agrees_with_numpy():
+    scene = random_scene(1, noise_px=2.0)
+    x0, x1 = batch(scene)
+    distance = torch_geometry.symmetric_epipolar_distance(torch.tensor(scene.E_10)[None], x0, x1)
+    expected = geometry.symmetric_epipolar_distance(scene.E_10, x0[0].numpy(), x1[0].numpy())
+    assert distance[0].numpy() == pytest.approx(expected)
+
+
+def test_gradients_are_right():
+    x0, x1 = batch(random_scene(0, points=14, noise_px=20.0), random_scene(1, 14, 20.0))
+    weights = torch.rand(x0.shape[:2], dtype=torch.float64, requires_grad=True)
+    probe = torch.randn(3, 3, dtype=torch.float64)
+
+    def invariant_to_sign(x0, x1, weights):
+        return (torch_geometry.weighted_eight_point(x0, x1, weights) * probe).sum((1, 2)).square()
+
+    x0.requires_grad_(), x1.requires_grad_()
+    assert torch.autograd.gradcheck(invariant_to_sign, (x0, x1, weights))
+    E = torch.randn(2, 3, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        torch_geometry.symmetric_epipolar_distance, (E, x0, x1), atol=1e-4
+    )
+
+
+def test_gradients_are_finite_when_eigenvalues_repeat():
+    x0 = torch.zeros(1, 10, 2, requires_grad=True)
+    x1 = torch.zeros(1, 10, 2, requires_grad=True)
+    weights = torch.ones(1, 10, requires_grad=True)
+    torch_geometry.weighted_eight_point(x0, x1, weights).sum().backward()
+    for value in (x0, x1, weights):
+        assert torch.isfinite(value.grad).all()
+
+
+def test_gradients_are_finite_without_any_weight():
+    x0, x1 = batch(random_scene(0))
+    weights = torch.zeros(x0.shape[:2], requires_grad=True)
+    torch_geometry.weighted_eight_point(x0, x1, weights).sum().backward()
+    assert torch.isfinite(weights.grad).all()
+
+
+def test_a_match_of_weight_zero_does_not_change_the_result():
+    x0, x1 = batch(random_scene(0, noise_px=1.0))
+    weights = torch.ones(x0.shape[:2])
+    weights[0, 5] = 0
+    E = torch_geometry.weighted_eight_point(x0, x1, weights)
+    x1[0, 5] = 100.0
+    assert torch.equal(E, torch_geometry.weighted_eight_point(x0, x1, weights))

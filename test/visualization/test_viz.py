@@ -1,0 +1,61 @@
+"""Pictures show what they claim to."""
+
+import numpy as np
+import pytest
+from scenes import as_correspondences, random_scene
+
+from lgc_ros.errors import ImageError
+from lgc_ros.estimation.two_view import Decider
+from lgc_ros.visualization.matches import (
+    GAP_PX,
+    GREEN,
+    RED,
+    draw_matches,
+    draw_two_view,
+    plot_accuracy,
+    write_image,
+)
+
+
+def dominant(pixels):
+    """Whether a patch is greener or redder than grey."""
+    blue, green, red = pixels.reshape(-1, 3).mean(0)
+    return GREEN if green > max(red, blue) + 10 else RED if red > max(green, blue) + 10 else None
+
+
+def test_good_matches_are_green_and_others_red():
+    gray = np.full((100, 200), 120, np.uint8)
+    points = np.array([[10.0, 20.0], [10.0, 80.0]])
+    picture = draw_matches(gray, gray, points, points, np.array([True, False]))
+    assert picture.shape == (100, 400 + GAP_PX, 3)
+    assert dominant(picture[20:21, 60:150]) == GREEN
+    assert dominant(picture[80:81, 60:150]) == RED
+    assert dominant(picture[50:51, 60:150]) is None
+
+
+def test_images_of_different_size_and_kind_stand_side_by_side():
+    gray, colour = np.zeros((100, 200), np.uint8), np.zeros((50, 80, 3), np.uint8)
+    one = np.array([[5.0, 50.0]])
+    picture = draw_matches(gray, colour, one, one / 2, np.array([True]), ["a caption"])
+    assert picture.shape == (100, 200 + GAP_PX + 160, 3)
+
+
+def test_with_the_truth_known_only_inliers_are_drawn_and_wrong_ones_are_red():
+    scene = random_scene(0, 40)
+    image = np.full((480, 640), 100, np.uint8)
+    result = Decider("poselib")(as_correspondences(scene.x0, scene.x1))
+    right = draw_two_view(image, image, result, (scene.R_10, scene.t_10))
+    wrong = draw_two_view(image, image, result, (np.eye(3), np.array([0.0, 0.0, 1.0])))
+    assert (np.ptp(right[:, 500:640], axis=2) > 20).any()
+    coloured = [picture[np.ptp(picture, axis=2) > 20] for picture in (right, wrong)]
+    assert [dominant(pixels) for pixels in coloured] == [GREEN, RED]
+
+
+def test_a_picture_that_cannot_be_written_says_why(tmp_path):
+    with pytest.raises(ImageError, match="suffix"):
+        write_image(tmp_path / "picture.unknown", np.zeros((4, 4, 3), np.uint8))
+
+
+def test_accuracy_plot_is_written_for_any_errors(tmp_path):
+    plot_accuracy(tmp_path / "plot.png", {"cn": [1.0, 180.0], "ransac": [], "ransac+ratio": [3.0]})
+    assert (tmp_path / "plot.png").stat().st_size > 1000
