@@ -11,7 +11,7 @@ import yaml
 
 from lgc_ros.errors import ConfigError
 from lgc_ros.filter.network import CONTEXTS, NetworkConfig
-from lgc_ros.filter.side_information import unknown_side
+from lgc_ros.filter.side_information import side_information_error
 from training.data.batches import SourceConfig
 from training.settings import build, read_mapping
 
@@ -93,7 +93,7 @@ class TrainConfig:
                 raise ConfigError(f"{key} is {getattr(self, key)}, it must be at least 1")
         if self.teacher and self.loss == "direct":
             raise ConfigError("a teacher tells logits, which a network of the loss direct has not")
-        if problem := unknown_side(self.side):
+        if problem := side_information_error(self.side):
             raise ConfigError(problem)
         if not self.sources:
             raise ConfigError("sources is empty: name at least one source of training pairs")

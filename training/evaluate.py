@@ -27,8 +27,13 @@ import torch
 import lgc_ros
 from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.estimation.estimators import EstimatorOptions, PoseEstimate
-from lgc_ros.estimation.methods import COMPARED, parse_method
-from lgc_ros.estimation.two_view import Decider, TwoViewResult, default_model, estimator_options
+from lgc_ros.estimation.methods import DEFAULT_METHODS, parse_method
+from lgc_ros.estimation.two_view import (
+    RelativePoseSolver,
+    TwoViewResult,
+    default_model,
+    estimator_options,
+)
 from lgc_ros.evaluation.pair_metrics import (
     NO_POSE_ERROR_DEG,
     PairScore,
@@ -49,7 +54,7 @@ from training.settings import build, read_mapping
 from training.validation import to_correspondences
 
 RESULTS_FILE = "results.json"
-DEFAULT_METHODS = (*COMPARED, "cn+ransac")
+DEFAULT_METHODS = (*DEFAULT_METHODS, "cn+ransac")
 DIRECT = "direct"
 """Method of a model that regresses the essential matrix itself (the paper's Direct)."""
 
@@ -287,7 +292,9 @@ def _decider(
 ) -> Callable[[Correspondences], TwoViewResult]:
     if method == DIRECT:
         return _DirectDecider(model, threshold_px or EstimatorOptions.threshold_px)
-    return Decider(method, features, model, options=estimator_options(method, threshold_px))
+    return RelativePoseSolver(
+        method, features, model, options=estimator_options(method, threshold_px)
+    )
 
 
 class _DirectDecider:

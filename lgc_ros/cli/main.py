@@ -28,7 +28,7 @@ from lgc_ros.cli import trajectories as cli_run
 from lgc_ros.cli.errors import ConsoleHandler, explained_errors, stderr
 from lgc_ros.cli.output import JsonOption, check_folder, write_json
 from lgc_ros.errors import LgcError
-from lgc_ros.runtime.allocator import keep_memory
+from lgc_ros.runtime.allocator import retain_freed_memory
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -200,8 +200,8 @@ def evaluate_pair_set(
     Without --method cn, cn-8pt, cn-8pt-plain and all baselines with and without +ratio are
     compared.
     """
-    from lgc_ros.estimation.methods import COMPARED
-    from lgc_ros.estimation.two_view import Decider, estimator_options
+    from lgc_ros.estimation.methods import DEFAULT_METHODS
+    from lgc_ros.estimation.two_view import RelativePoseSolver, estimator_options
     from lgc_ros.evaluation.pair_metrics import (
         evaluate_pairs,
         feature_kind,
@@ -209,10 +209,10 @@ def evaluate_pair_set(
         write_pair_report,
     )
 
-    methods = dict.fromkeys(method or COMPARED)
+    methods = dict.fromkeys(method or DEFAULT_METHODS)
     kind = feature_kind(features)
     deciders = {
-        name: Decider(name, kind, model, device, estimator_options(name, threshold))
+        name: RelativePoseSolver(name, kind, model, device, estimator_options(name, threshold))
         for name in methods
     }
     with _progress(f"pairs of {folder.name}") as progress:
@@ -417,6 +417,6 @@ def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
 
 def main() -> None:
     """Entry point of `lgc`: an error the user can solve is shown without a traceback."""
-    keep_memory()
+    retain_freed_memory()
     with explained_errors():
         app()

@@ -363,7 +363,7 @@ def _run_methods(
 
 def _explain(source: Source, runs: dict[str, Run]) -> None:
     """What the table does not tell: why frames were not tracked, skipped, or not measured."""
-    from lgc_ros.evaluation.runner import missing_truth
+    from lgc_ros.evaluation.runner import missing_ground_truth
 
     for method, done in runs.items():
         if reason := done.untracked():
@@ -371,7 +371,7 @@ def _explain(source: Source, runs: dict[str, Run]) -> None:
     *_, last = runs.values()
     if last.skipped:
         typer.echo(f"frames skipped because they could not be read: {last.skipped}", err=True)
-    if problem := missing_truth(source, last):
+    if problem := missing_ground_truth(source, last):
         log.warning(problem)
 
 

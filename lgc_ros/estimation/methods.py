@@ -23,7 +23,9 @@ METHODS = (
 
 
 # What a table shows unless told otherwise: the filter, and the baselines as the paper has them.
-COMPARED = tuple(m for m in METHODS if not m.startswith("cn+") and not m.endswith("+unique"))
+DEFAULT_METHODS = tuple(
+    m for m in METHODS if not m.startswith("cn+") and not m.endswith("+unique")
+)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from lgc_ros.estimation.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOpti
 from lgc_ros.estimation.methods import FILTER_ESTIMATOR, parse_method
 from lgc_ros.features.base import make_extractor
 from lgc_ros.filter.checkpoint import shipped_models
-from lgc_ros.filter.correspondence_filter import MOST_TRUSTED, CorrespondenceFilter, surest
+from lgc_ros.filter.correspondence_filter import MAX_TRUSTED, CorrespondenceFilter, top_scoring
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.epipolar import (
     EIGHT_POINT_MINIMUM,
@@ -90,7 +90,7 @@ class TwoViewResult:
         }
 
 
-def right_matches(
+def true_matches(
     correspondences: Correspondences, R_gt: np.ndarray, t_gt: np.ndarray
 ) -> np.ndarray:
     """(N,) bool: matches that agree with the true relative pose (the paper's labels)."""
@@ -123,7 +123,7 @@ class TwoViewPipeline:
         engine: str = "auto",
     ) -> None:
         self.extract = make_extractor(features, max_keypoints)
-        self.decide = Decider(method, features, model, device, options, engine)
+        self.solver = RelativePoseSolver(method, features, model, device, options, engine)
 
     def __call__(
         self, image0: np.ndarray, image1: np.ndarray, camera0: Camera, camera1: Camera
@@ -135,12 +135,12 @@ class TwoViewPipeline:
         matches = match(features0, features1)
         correspondences = correspond(features0, features1, matches, camera0, camera1)
         matched = time.perf_counter()
-        result = self.decide(correspondences)
+        result = self.solver(correspondences)
         ms = {"features": 1e3 * (extracted - start), "match": 1e3 * (matched - extracted)}
         return replace(result, ms=ms | result.ms)
 
 
-class Decider:
+class RelativePoseSolver:
     """What follows matching: reject outliers, estimate the pose, tell which matches agree."""
 
     def __init__(
@@ -161,9 +161,9 @@ class Decider:
             self.filter.check_features(features)
 
     def __call__(self, correspondences: Correspondences) -> TwoViewResult:
-        return self.estimate(self.reject(correspondences))
+        return self.estimate(self.reject_outliers(correspondences))
 
-    def reject(self, correspondences: Correspondences) -> TwoViewResult:
+    def reject_outliers(self, correspondences: Correspondences) -> TwoViewResult:
         """Outlier rejection alone: which matches are worth a look, and no pose yet."""
         start = time.perf_counter()
         kept, scores = np.ones(len(correspondences), bool), None
@@ -184,13 +184,13 @@ class Decider:
         if not rejected.failure:
             pose = self._estimate(rejected.correspondences.subset(rejected.kept), rough)
             result = (
-                self.agree(rejected, pose.R_10, pose.t_10)
+                self.classify_inliers(rejected, pose.R_10, pose.t_10)
                 if pose
                 else replace(rejected, failure=NO_POSE)
             )
         return replace(result, ms=result.ms | {"estimate": 1e3 * (time.perf_counter() - start)})
 
-    def agree(
+    def classify_inliers(
         self,
         rejected: TwoViewResult,
         R_10: np.ndarray,
@@ -211,14 +211,14 @@ class Decider:
         return replace(rejected, inliers=inliers, pose=pose)
 
     def _estimate(self, survivors: Correspondences, rough: bool) -> PoseEstimate | None:
-        options, most = self.options, MOST_TRUSTED
+        options, most = self.options, MAX_TRUSTED
         if rough:
             options, most = replace(options, max_iterations=ROUGH_SAMPLES), ROUGH_MATCHES
         if self.method.unique:
             scores = -survivors.ratio if survivors.scores is None else survivors.scores
             survivors = survivors.subset(one_to_one(survivors, scores))
         if self.filter is not None and self.method.estimator != EIGHT_POINT:
-            trusted = surest(survivors.scores, np.tanh(self.filter.info.trust_above), most)
+            trusted = top_scoring(survivors.scores, np.tanh(self.filter.info.trust_above), most)
             survivors = survivors.subset(trusted)
         return ESTIMATORS[self.method.estimator](survivors, options)
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from lgc_ros.estimation.two_view import STAGES, TwoViewPipeline
-from lgc_ros.evaluation.benchmark_contestants import (
+from lgc_ros.evaluation.benchmark_cases import (
     FULL,
     MATCHES,
     Contestants,

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from lgc_ros.errors import DatasetError, LgcError
-from lgc_ros.estimation.two_view import STAGES, Decider, TwoViewResult, right_matches
+from lgc_ros.estimation.two_view import STAGES, RelativePoseSolver, TwoViewResult, true_matches
 from lgc_ros.evaluation.pairs import read_pairs, turn_back
 from lgc_ros.features.base import (
     Features,
@@ -102,7 +102,7 @@ class PairScore:
 
 def score_result(result: TwoViewResult, R_gt: np.ndarray, t_gt: np.ndarray) -> PairScore:
     """Compare a two-view result with the true relative pose."""
-    right = right_matches(result.correspondences, R_gt, t_gt)
+    right = true_matches(result.correspondences, R_gt, t_gt)
     kept = result.inliers if result.scores is None else result.kept
     error = NO_POSE_ERROR_DEG
     if result.pose is not None:
@@ -154,7 +154,7 @@ def feature_kind(features: str) -> str:
 
 def evaluate_pairs(
     folder: Path,
-    deciders: dict[str, Decider],
+    deciders: dict[str, RelativePoseSolver],
     *,
     features: str = "sift",
     max_keypoints: int = 2000,

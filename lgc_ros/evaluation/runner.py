@@ -33,7 +33,7 @@ from lgc_ros.evaluation.trajectory_metrics import (
 from lgc_ros.features.base import Extractor
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.prefetch import extracted_ahead
+from lgc_ros.odometry.prefetch import prefetch_features
 from lgc_ros.odometry.profiles import RUN_SECTION, dump_profile
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
@@ -159,7 +159,7 @@ def run_odometry(
         odometry = VisualOdometry(replace(options, threads=0), extract)
     states, truth, seconds, interrupted = [], [], 0.0, False
     try:
-        for frame, features in extracted_ahead(source, odometry.extract, options.threads):
+        for frame, features in prefetch_features(source, odometry.extract, options.threads):
             start = time.perf_counter()
             state = odometry.process(frame, frame.T_oc, features)
             seconds += time.perf_counter() - start
@@ -205,7 +205,7 @@ def _errors(run: Run, align: str) -> TrajectoryErrors | None:
         return None
 
 
-def missing_truth(source: Source, run: Run) -> str:
+def missing_ground_truth(source: Source, run: Run) -> str:
     """Why a run has no errors although there is a ground truth; empty if that is not so."""
     if source.truth is None or run.truth is not None or len(run.states) < MIN_POSES:
         return ""

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from lgc_ros.errors import CheckpointError
 from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
-from lgc_ros.filter.side_information import unknown_side
+from lgc_ros.filter.side_information import side_information_error
 
 FORMAT = "lgc_ros/1"
 MODELS_DIR = Path(__file__).parents[1] / "models"
@@ -45,7 +45,7 @@ class ModelInfo:
     training: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if problem := unknown_side(self.side):
+        if problem := side_information_error(self.side):
             raise ValueError(problem)
         if len(self.side) != self.network.side:
             raise ValueError(

@@ -15,7 +15,7 @@ from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.matching.correspondences import Correspondences
 
 WARM_UP_MATCHES = 2000
-FEWEST_TRUSTED, MOST_TRUSTED = 30, 500
+MIN_TRUSTED, MAX_TRUSTED = 30, 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +86,13 @@ class CorrespondenceFilter:
         )
 
 
-def surest(scores: np.ndarray, above: float, most: int = MOST_TRUSTED) -> np.ndarray:
+def top_scoring(scores: np.ndarray, above: float, most: int = MAX_TRUSTED) -> np.ndarray:
     """Mask of the matches whose score is above a value; at least of the best 30, not of too many.
 
     Enough right matches make a pose, and more of them hardly improve it; wrong ones among them,
     if they agree with one another, ruin it.
     """
-    count = np.clip(np.count_nonzero(scores >= above), FEWEST_TRUSTED, most)
+    count = np.clip(np.count_nonzero(scores >= above), MIN_TRUSTED, most)
     mask = np.zeros(len(scores), bool)
     mask[np.argsort(-scores, kind="stable")[:count]] = True
     return mask

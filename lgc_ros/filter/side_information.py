@@ -22,7 +22,7 @@ OVER_ROLL = sum(s * np.roll(np.eye(ROLL_BINS), k, axis=0) for k, s in SMOOTHING.
 OVER_ZOOM = sum(s * np.eye(ZOOM_BINS, k=k) for k, s in SMOOTHING.items())
 
 
-def unknown_side(names: Iterable[str]) -> str:
+def side_information_error(names: Iterable[str]) -> str:
     """What is wrong with the names of side information; empty if nothing is."""
     unknown = [name for name in names if name not in SIDE]
     if not unknown:

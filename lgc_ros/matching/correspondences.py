@@ -71,8 +71,8 @@ def match(features0: Features, features1: Features) -> Matches:
         index = np.empty(0, np.int64)
         return Matches(index, index, nothing, nothing, np.empty(0, bool))
     nearest, second, mutual = nearest_two(descriptors0, descriptors1)
-    distance = distance_by_row(descriptors0, descriptors1[nearest])
-    distance_second = distance_by_row(descriptors0, descriptors1[second])
+    distance = row_distances(descriptors0, descriptors1[nearest])
+    distance_second = row_distances(descriptors0, descriptors1[second])
     # One candidate, or two equally near ones, are not distinctive at all.
     ratio = np.ones_like(distance)
     np.divide(distance, distance_second, out=ratio, where=distance_second > 0)
@@ -136,7 +136,7 @@ def one_to_one(correspondences: Correspondences, scores: np.ndarray) -> np.ndarr
     return mask
 
 
-def nearest_rows(matches: Matches, chosen: np.ndarray) -> np.ndarray:
+def nearest_per_keypoint(matches: Matches, chosen: np.ndarray) -> np.ndarray:
     """Rows of the chosen matches; of those that share a keypoint of image 1 the nearest."""
     nearest = np.full(matches.index1.max(initial=-1) + 1, -1)
     return np.flatnonzero(_are_nearest(matches.index1, matches.distance, chosen, nearest))
@@ -165,7 +165,7 @@ def _check_comparable(features0: Features, features1: Features) -> None:
         )
 
 
-def distance_by_row(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def row_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(N,) float32 distances of descriptors, row by row, without the rounding of a product."""
     if a.dtype == np.uint8:
         return differing_bits(a, b)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from lgc_ros.matching.correspondences import distance_by_row
+from lgc_ros.matching.correspondences import row_distances
 
 NOT_FOUND = -1
 # The best candidate must be this much nearer, as descriptors go, than the second best nearby.
 MAX_RATIO = 0.8
 
 
-def find_near(
+def match_guided(
     expected: np.ndarray,
     descriptors: np.ndarray,
     points: np.ndarray,
@@ -32,7 +32,7 @@ def find_near(
         max_distance: of two descriptors of the same thing.
     """
     place, keypoint = _pairs_within(expected, points, radius)
-    distance = distance_by_row(descriptors[place], candidates[keypoint])
+    distance = row_distances(descriptors[place], candidates[keypoint])
     order = np.lexsort((distance, place))
     place, keypoint, distance = place[order], keypoint[order], distance[order]
     first = np.diff(place, prepend=NOT_FOUND) > 0

@@ -13,7 +13,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from lgc_ros.runtime.jit import compiled
-from lgc_ros.runtime.simd import INT32, INT64, Vectors, arrays, processor_has, tile_of_products
+from lgc_ros.runtime.simd import INT32, INT64, Vectors, arrays, processor_has, product_tile
 from lgc_ros.runtime.torch_threads import one_thread
 
 # Entries of the distance matrix held at once: 1 MB, which stays in the cache until its minima are
@@ -229,7 +229,7 @@ def _multiply_tile(typing, tile, panel, left, right, out):
         right = builder.gep(right.data, [builder.mul(column, depth)])
         at = builder.add(builder.mul(row, width), column)
         shape = ROWS, VECTORS
-        for values in tile_of_products(vectors, shape, left, right, depth, multiply_add):
+        for values in product_tile(vectors, shape, left, right, depth, multiply_add):
             for v, value in enumerate(values):
                 vectors.store(value, out.data, builder.add(at, INT64(v * LANES)))
             at = builder.add(at, width)

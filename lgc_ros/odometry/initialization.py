@@ -52,7 +52,7 @@ CAMERA = {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [PIXELS,
 
 
 @dataclass(frozen=True, eq=False)
-class Sight:
+class ReferenceMatches:
     """Matches of the reference with a view, one to one, wrong ones among them."""
 
     index0: np.ndarray  # keypoints of the reference
@@ -116,8 +116,8 @@ class Motion:
 
 def find_motion(
     x_reference: np.ndarray,
-    between: Sequence[Sight],
-    last: Sight,
+    between: Sequence[ReferenceMatches],
+    last: ReferenceMatches,
     R_10: np.ndarray,
     t_10: np.ndarray,
     threshold: float,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lgc_ros.geometry.epipolar import essential_from_pose, sampson_distance
-from lgc_ros.matching.correspondences import distance_by_row, match
-from lgc_ros.matching.guided import NOT_FOUND, find_near
+from lgc_ros.matching.correspondences import match, row_distances
+from lgc_ros.matching.guided import NOT_FOUND, match_guided
 from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, motion_between
 from lgc_ros.odometry.tracking import MIN_LANDMARKS, Track
 
@@ -42,7 +42,7 @@ def connect(landmarks: LandmarkMap, keyframe: Keyframe, track: Track, threshold_
 def _usual_distance(track: Track, keyframe: Keyframe) -> float:
     """How far descriptors of the same point are apart in most of the matches of a pose."""
     used = track.pose.used
-    distance = distance_by_row(
+    distance = row_distances(
         track.reference.view.features.descriptors[track.index0[used]],
         keyframe.view.features.descriptors[track.index1[used]],
     )
@@ -56,7 +56,7 @@ def _find_landmarks(
     view = keyframe.view
     ids, x, descriptors = landmarks.expected(keyframe, others)
     radius = SEARCH_PX / view.camera.focal
-    found = find_near(x, descriptors, view.x, view.features.descriptors, radius, max_distance)
+    found = match_guided(x, descriptors, view.x, view.features.descriptors, radius, max_distance)
     new = found != NOT_FOUND
     new[new] = keyframe.landmark[found[new]] == NONE
     keyframe.landmark[found[new]] = ids[new]

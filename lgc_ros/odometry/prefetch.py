@@ -15,7 +15,7 @@ from lgc_ros.runtime.threads import thread_limit
 MOST_AHEAD = 4
 
 
-def extracted_ahead(
+def prefetch_features(
     frames: Iterable[Frame], extract: Extractor, threads: int = 0
 ) -> Iterator[tuple[Frame, Callable[[], Features]]]:
     """Each frame, and what waits for its keypoints, or raises what their extraction raised.

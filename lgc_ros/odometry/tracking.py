@@ -9,9 +9,9 @@ import poselib
 
 from lgc_ros.estimation.estimators import EstimatorOptions
 from lgc_ros.estimation.methods import parse_method
-from lgc_ros.estimation.two_view import Decider, TwoViewResult
-from lgc_ros.matching.correspondences import Matches, correspond, match, nearest_rows
-from lgc_ros.odometry.initialization import Sight
+from lgc_ros.estimation.two_view import RelativePoseSolver, TwoViewResult
+from lgc_ros.matching.correspondences import Matches, correspond, match, nearest_per_keypoint
+from lgc_ros.odometry.initialization import ReferenceMatches
 from lgc_ros.odometry.map import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View, motion_between
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.pose_optimization import refine_pose
@@ -43,7 +43,7 @@ class Track:
     index0: np.ndarray  # keypoints of the reference
     index1: np.ndarray  # keypoints of the view
     rows: np.ndarray  # their places among the correspondences of the result
-    sight: Sight  # all that outlier rejection let through
+    sight: ReferenceMatches  # all that outlier rejection let through
     pose: Pose | None = None
 
 
@@ -69,33 +69,35 @@ class Tracker:
         self.options = o = options
         samples = o.max_iterations or (FILTERED_SAMPLES if parse_method(o.method).filter else None)
         estimator = EstimatorOptions(o.threshold_px, max_iterations=samples, seed=o.seed)
-        self.decide = Decider(o.method, o.features, o.model, o.device, estimator, o.engine)
+        self.solver = RelativePoseSolver(
+            o.method, o.features, o.model, o.device, estimator, o.engine
+        )
 
     def __call__(
-        self, view: View, reference: Keyframe, landmarks: LandmarkMap, clock: Clock
+        self, view: View, reference: Keyframe, landmarks: LandmarkMap, timer: Clock
     ) -> Track:
         """Match a view to a keyframe; its pose, if landmarks of the keyframe give one."""
-        matches, rejected = self._match(view, reference, clock)
+        matches, rejected = self._match(view, reference, timer)
         located = self._track_by_landmarks(view, reference, landmarks, matches, rejected)
-        clock.lap("track")
+        timer.lap("track")
         if located is not None:
             return located
         track = _make_track(view, reference, matches, self._two_view(reference, rejected))
-        clock.lap("estimate")
+        timer.lap("estimate")
         track = replace(track, pose=self._locate(view, track, landmarks))
-        clock.lap("track")
+        timer.lap("track")
         return track
 
     def _match(
-        self, view: View, reference: Keyframe, clock: Clock
+        self, view: View, reference: Keyframe, timer: Clock
     ) -> tuple[Matches, TwoViewResult]:
         matches = match(reference.view.features, view.features)
         correspondences = correspond(
             reference.view.features, view.features, matches, reference.view.camera, view.camera
         )
-        clock.lap("match")
-        rejected = self.decide.reject(correspondences)
-        clock.lap("filter")
+        timer.lap("match")
+        rejected = self.solver.reject_outliers(correspondences)
+        timer.lap("filter")
         return matches, rejected
 
     def _two_view(self, reference: Keyframe, rejected: TwoViewResult) -> TwoViewResult:
@@ -103,12 +105,12 @@ class Tracker:
 
         Without a filter's scores nothing tells which matches a rough pose could rest on.
         """
-        if self.decide.filter is not None and np.all(reference.landmark == NONE):
-            rough = self.decide.estimate(rejected, rough=True)
+        if self.solver.filter is not None and np.all(reference.landmark == NONE):
+            rough = self.solver.estimate(rejected, rough=True)
             needed_deg = ROUGH_PARALLAX * self.options.init_parallax_deg
             if rough.pose is not None and rough.parallax_deg < needed_deg:
                 return rough
-        return self.decide.estimate(rejected)
+        return self.solver.estimate(rejected)
 
     def _track_by_landmarks(
         self,
@@ -122,13 +124,13 @@ class Tracker:
 
         Without a filter the two-view estimator is what tells right matches from wrong ones.
         """
-        if self.decide.filter is None:
+        if self.solver.filter is None:
             return None
         kept = _make_track(view, reference, matches, replace(rejected, inliers=rejected.kept))
         pose = self._locate(view, kept, landmarks)
         if pose is None:
             return None
-        result = self.decide.agree(rejected, *motion_between(reference, pose))
+        result = self.solver.classify_inliers(rejected, *motion_between(reference, pose))
         track = _make_track(view, reference, matches, result)
         if len(track.index0) < EXPLAINED_SHARE * len(kept.index0):
             return None
@@ -174,7 +176,9 @@ class Tracker:
 
 
 def _make_track(view: View, reference: Keyframe, matches: Matches, result: TwoViewResult) -> Track:
-    rows, kept = (nearest_rows(matches, chosen) for chosen in (result.inliers, result.kept))
+    rows, kept = (
+        nearest_per_keypoint(matches, chosen) for chosen in (result.inliers, result.kept)
+    )
     index1 = matches.index1[kept]
-    sight = Sight(matches.index0[kept], index1, view.x[index1])
+    sight = ReferenceMatches(matches.index0[kept], index1, view.x[index1])
     return Track(reference, result, matches.index0[rows], matches.index1[rows], rows, sight)

@@ -28,7 +28,12 @@ from lgc_ros.geometry.epipolar import (
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry import covariance
 from lgc_ros.odometry.bundle_adjustment import warm_up
-from lgc_ros.odometry.initialization import Motion, Sight, find_motion, motion_covariance
+from lgc_ros.odometry.initialization import (
+    Motion,
+    ReferenceMatches,
+    find_motion,
+    motion_covariance,
+)
 from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, Posed, View, motion_between
 from lgc_ros.odometry.mapping import connect
 from lgc_ros.odometry.options import OdometryOptions
@@ -107,7 +112,7 @@ class VisualOdometry:
     @property
     def filter(self) -> CorrespondenceFilter | None:
         """The learned filter, if the method has one."""
-        return self._tracker.decide.filter
+        return self._tracker.solver.filter
 
     @property
     def scale_sigma(self) -> float:
@@ -134,7 +139,7 @@ class VisualOdometry:
         self._misplaced = np.zeros(3)
         self._reference: Keyframe | None = None
         self._most_matches = 0
-        self._sights: list[Sight] = []
+        self._sights: list[ReferenceMatches] = []
         self._initialized = False
         self._trust = 0
         self._depth: float | None = None
@@ -156,7 +161,7 @@ class VisualOdometry:
         they are extracted elsewhere, see prefetch.py. A frame that cannot be used (out
         of order, of another size than its camera) is answered with the reason.
         """
-        clock = Clock()
+        timer = Clock()
         if frame.camera is None:
             raise CameraError("the frame has no camera; give its calibration with --camera")
         refusal = self._refusal(frame)
@@ -166,26 +171,26 @@ class VisualOdometry:
             _check(frame)
             view = self._view(frame, T_ob, features or partial(self.extract, frame.image))
         except LgcError as error:
-            return self._fail(frame.stamp_ns, str(error), None, clock)
-        clock.lap("features")
+            return self._fail(frame.stamp_ns, str(error), None, timer)
+        timer.lap("features")
         if self._reference is None:
-            return self._start(view, clock)
-        track = self._track_any(view, clock)
+            return self._start(view, timer)
+        track = self._track_any(view, timer)
         if not self._map_is_trusted(view, track):
             self.map.forget_landmarks()
             track = replace(track, pose=None)
         if track.pose is not None:
-            return self._follow(view, track, frame, clock)
+            return self._follow(view, track, frame, timer)
         if self._is_credible(track):
-            return self._two_view(view, track, frame, clock)
+            return self._two_view(view, track, frame, timer)
         message = track.result.failure or (
             "the landmarks seen do not agree on a pose"
             if self._agrees(track)
             else f"only {len(track.index0)} of {track.result.kept.sum()} matches agree on a pose"
         )
         if self._restart_is_due(view):
-            return self._restart(view, track, clock)
-        return self._fail(frame.stamp_ns, message, track, clock)
+            return self._restart(view, track, timer)
+        return self._fail(frame.stamp_ns, message, track, timer)
 
     def _refusal(self, frame: Frame) -> OdometryState | None:
         last = self._last
@@ -211,10 +216,10 @@ class VisualOdometry:
         odom_m = None if T_ob is None else T_ob[:3, 3]
         return View(frame.stamp_ns, frame.camera, features, x, odom_m)
 
-    def _start(self, view: View, clock: Clock) -> OdometryState:
+    def _start(self, view: View, timer: Clock) -> OdometryState:
         if len(view.x) < self.options.min_inliers:
             message = f"{len(view.x)} keypoints are too few to start; is the image blank?"
-            return self._fail(view.stamp_ns, message, None, clock)
+            return self._fail(view.stamp_ns, message, None, timer)
         T_wc = np.eye(4) if self._last is None else self._last.T_wc
         R_cw = T_wc[:3, :3].T
         keyframe = Keyframe(view, R_cw, -R_cw @ T_wc[:3, 3])
@@ -223,11 +228,11 @@ class VisualOdometry:
         self.map.add_keyframe(keyframe)
         self._refer_to(keyframe)
         self._anchor = keyframe.R_cw, keyframe.t_cw
-        return self._state(view, INITIALIZING, "first frame", keyframe, None, None, clock, True)
+        return self._state(view, INITIALIZING, "first frame", keyframe, None, None, timer, True)
 
-    def _track_any(self, view: View, clock: Clock) -> Track:
+    def _track_any(self, view: View, timer: Clock) -> Track:
         """Match to the current keyframe and, where that fails, to the latest others."""
-        best = self._tracker(view, self._reference, self.map, clock)
+        best = self._tracker(view, self._reference, self.map, timer)
         if best.pose is not None or len(view.x) < self.options.min_inliers:
             return best
         # A good match without landmarks is no failure: the view may have turned away from them.
@@ -241,7 +246,7 @@ class VisualOdometry:
             and np.count_nonzero(keyframe.landmark >= 0) >= MIN_LANDMARKS
         ]
         for keyframe in others[: 1 if matched else self.options.retry_keyframes]:
-            track = self._tracker(view, keyframe, self.map, clock)
+            track = self._tracker(view, keyframe, self.map, timer)
             if track.pose is not None:
                 self._refer_to(keyframe)
                 return track
@@ -277,25 +282,25 @@ class VisualOdometry:
         threshold = 2 * self.options.threshold_px / view.camera.focal
         return np.mean(sampson_distance(E_10, x0, x1) < threshold**2) > CONFIRMED_SHARE
 
-    def _follow(self, view: View, track: Track, frame: Frame, clock: Clock) -> OdometryState:
+    def _follow(self, view: View, track: Track, frame: Frame, timer: Clock) -> OdometryState:
         """A view located by landmarks: hold what did not move, make a keyframe if it is time."""
         pose, status = self._hold(view, track)
         self._failures = 0
         self._most_matches = max(self._most_matches, len(track.index0))
         inserted = None
         if status != NO_MOTION and self._keyframe_is_due(view, track, pose):
-            older = self._return_to_older(view, track, pose, clock)
+            older = self._return_to_older(view, track, pose, timer)
             if older is not None:
                 track = older
                 pose, status = self._hold(view, track)
             else:
-                inserted = self._insert(view, track, pose, frame, clock)
+                inserted = self._insert(view, track, pose, frame, timer)
         if status == OK and inserted is None:
             self._anchor = pose.R_cw, pose.t_cw
         where = inserted or pose
         depths = self._depths(where, track.reference.landmark[track.index0[pose.used]])
         self._depth = float(np.median(depths)) if len(depths) else self._depth
-        return self._state(view, status, "", where, track, pose, clock, inserted is not None)
+        return self._state(view, status, "", where, track, pose, timer, inserted is not None)
 
     def _hold(self, view: View, track: Track) -> tuple[Pose, str]:
         """Keep the position, or all of the pose, where motion is within the noise."""
@@ -348,7 +353,7 @@ class VisualOdometry:
         across = np.linalg.norm(np.cross(a, b), axis=1)
         return float(np.degrees(np.median(np.arctan2(across, np.einsum("ij,ij->i", a, b)))))
 
-    def _return_to_older(self, view: View, track: Track, pose: Pose, clock: Clock) -> Track | None:
+    def _return_to_older(self, view: View, track: Track, pose: Pose, timer: Clock) -> Track | None:
         """An older keyframe taken nearer to here, if matching to it gives as many landmarks.
 
         Where the camera comes back to, the map is known already, and drift ends.
@@ -362,7 +367,7 @@ class VisualOdometry:
             turned_deg = rotation_error_deg(keyframe.R_cw, pose.R_cw)
             if keyframe is track.reference or not near or turned_deg > RETURN_TURN_DEG:
                 continue
-            found = self._tracker(view, keyframe, self.map, clock)
+            found = self._tracker(view, keyframe, self.map, timer)
             if found.pose is None or found.pose.used.sum() < pose.used.sum():
                 return None
             self._refer_to(keyframe)
@@ -371,7 +376,7 @@ class VisualOdometry:
         return None
 
     def _insert(
-        self, view: View, track: Track, pose: Pose, frame: Frame, clock: Clock
+        self, view: View, track: Track, pose: Pose, frame: Frame, timer: Clock
     ) -> Keyframe:
         """Make the view a keyframe: hand landmarks over, make new ones, refine the window."""
         reference = track.reference
@@ -388,7 +393,7 @@ class VisualOdometry:
         self._correct_scale(keyframe, reference, frame, about=keyframe.centre)
         self._refer_to(keyframe)
         self._anchor = keyframe.R_cw, keyframe.t_cw
-        clock.lap("map")
+        timer.lap("map")
         return keyframe
 
     def _correct_scale(
@@ -420,7 +425,7 @@ class VisualOdometry:
             self._misplaced = factor * self._misplaced + (1 - factor) * about
             self._depth = self._depth and factor * self._depth
 
-    def _two_view(self, view: View, track: Track, frame: Frame, clock: Clock) -> OdometryState:
+    def _two_view(self, view: View, track: Track, frame: Frame, timer: Clock) -> OdometryState:
         """A view matched to a keyframe without enough landmarks: rotation, or a new beginning."""
         reference, pose = track.reference, track.result.pose
         x0, x1 = reference.view.x[track.index0], view.x[track.index1]
@@ -438,7 +443,7 @@ class VisualOdometry:
             hidden_rad = HIDDEN_PX / focal
             sigma_position = hidden_rad * (self._depth or UNKNOWN_DEPTH)
             pose = self._turned(track, R_10, reference.centre, hidden_rad, sigma_position)
-            return self._turn(view, track, pose, status, "", clock)
+            return self._turn(view, track, pose, status, "", timer)
         threshold = self.options.threshold_px / focal
         # Before the reference is given up, with the way since then, less will do.
         needed_deg = self.options.init_parallax_deg / (2 if self._matches_run_thin(track) else 1)
@@ -458,7 +463,7 @@ class VisualOdometry:
         elif not clear:
             status, message = DEGENERATE, "two motions explain what is seen, as if of a plane only"
         else:
-            state = self._initialize(view, track, motion, agree, frame, clock)
+            state = self._initialize(view, track, motion, agree, frame, timer)
             if state is not None:
                 return state
             message = "too few points can be triangulated"
@@ -466,7 +471,7 @@ class VisualOdometry:
         sigma_rad, sigma_position = np.radians(parallax), self._depth or 1.0
         centre = self._last.T_wc[:3, 3]
         pose = self._turned(track, motion.R_10, centre, sigma_rad, sigma_position)
-        return self._turn(view, track, pose, status, message, clock)
+        return self._turn(view, track, pose, status, message, timer)
 
     def _turned(
         self,
@@ -482,7 +487,7 @@ class VisualOdometry:
         return Pose(R_cw, -R_cw @ centre, spread, np.zeros(len(track.index0), bool))
 
     def _turn(
-        self, view: View, track: Track, pose: Pose, status: str, message: str, clock: Clock
+        self, view: View, track: Track, pose: Pose, status: str, message: str, timer: Clock
     ) -> OdometryState:
         """A view whose position is held; a keyframe takes over before the matches run out."""
         self._anchor = pose.R_cw, pose.t_cw
@@ -493,9 +498,9 @@ class VisualOdometry:
             inserted.landmark[track.index1] = track.reference.landmark[track.index0]
             self.map.add_keyframe(inserted, keep=track.reference)
             self._refer_to(inserted)
-        return self._state(view, status, message, pose, track, pose, clock, inserted is not None)
+        return self._state(view, status, message, pose, track, pose, timer, inserted is not None)
 
-    def _remember(self, sight: Sight) -> None:
+    def _remember(self, sight: ReferenceMatches) -> None:
         """Keep what was seen since the reference; of many views every other one."""
         self._sights.append(sight)
         if len(self._sights) > MAX_SIGHTS:
@@ -508,7 +513,7 @@ class VisualOdometry:
         motion: Motion,
         agree: np.ndarray,
         frame: Frame,
-        clock: Clock,
+        timer: Clock,
     ) -> OdometryState | None:
         """Landmarks from two views; the scale goes on from common landmarks or the last depth."""
         reference = track.reference
@@ -535,17 +540,17 @@ class VisualOdometry:
         used = reference.landmark[track.index0] >= 0
         pose = Pose(keyframe.R_cw, keyframe.t_cw, spread, used)
         self.map.add_keyframe(keyframe, keep=reference)
-        origin = reference if self._initialized else self._look_back(reference, clock)
+        origin = reference if self._initialized else self._look_back(reference, timer)
         keyframe.covariance = self._covariance(reference, pose)
         self._initialized, self._trust = True, 0
         self._correct_scale(keyframe, reference, frame, about=origin.centre)
         self._refer_to(keyframe)
         self._anchor = keyframe.R_cw, keyframe.t_cw
         self._depth = float(np.median(self._depths(keyframe, keyframe.landmark)))
-        clock.lap("map")
-        return self._state(view, OK, "", keyframe, track, pose, clock, True)
+        timer.lap("map")
+        return self._state(view, OK, "", keyframe, track, pose, timer, True)
 
-    def _look_back(self, reference: Keyframe, clock: Clock) -> Keyframe:
+    def _look_back(self, reference: Keyframe, timer: Clock) -> Keyframe:
         """Find the way that was held back before the first landmarks; the world stays.
 
         Each keyframe before the reference is located by the landmarks of the next, as far as that
@@ -554,7 +559,7 @@ class VisualOdometry:
         origin, spread = reference, np.zeros((6, 6))
         held = reference.R_cw, reference.t_cw
         for older in self.map.keyframes[-3::-1]:
-            track = self._tracker(older.view, origin, self.map, clock)
+            track = self._tracker(older.view, origin, self.map, timer)
             if track.pose is None:
                 break
             held = older.R_cw, older.t_cw
@@ -602,7 +607,7 @@ class VisualOdometry:
         self._sights = []
 
     def _fail(
-        self, stamp_ns: int, message: str, track: Track | None, clock: Clock
+        self, stamp_ns: int, message: str, track: Track | None, timer: Clock
     ) -> OdometryState:
         """Nothing to go by: the pose is held and its uncertainty grows."""
         self._failures += 1
@@ -618,7 +623,7 @@ class VisualOdometry:
             relative=track and track.result,
             relative_stamp_ns=track and track.reference.view.stamp_ns,
             counts=_counts(track, 0),
-            ms=clock.ms,
+            ms=timer.ms,
         )
         self._last = state
         return state
@@ -641,11 +646,11 @@ class VisualOdometry:
         lost_s = (view.stamp_ns - good.stamp_ns) * 1e-9 if good else float("inf")
         return self._failures > o.lost_after and lost_s > o.restart_s
 
-    def _restart(self, view: View, track: Track, clock: Clock) -> OdometryState:
+    def _restart(self, view: View, track: Track, timer: Clock) -> OdometryState:
         """Begin anew at the held pose: the view has not come back."""
         if len(view.x) < 5 * self.options.min_inliers:
-            return self._fail(view.stamp_ns, "too few keypoints to start again", track, clock)
-        state = self._start(view, clock)
+            return self._fail(view.stamp_ns, "too few keypoints to start again", track, timer)
+        state = self._start(view, timer)
         self._failures = 0
         return state
 
@@ -668,7 +673,7 @@ class VisualOdometry:
         where: Pose | Keyframe,
         track: Track | None,
         pose: Pose | None,
-        clock: Clock,
+        timer: Clock,
         keyframe: bool,
     ) -> OdometryState:
         T_wc = _T_wc(where.R_cw, where.t_cw)
@@ -698,7 +703,7 @@ class VisualOdometry:
             track and track.reference.view.stamp_ns,
             counts={"features": len(view.x)}
             | _counts(track, 0 if pose is None else pose.used.sum()),
-            ms=clock.ms,
+            ms=timer.ms,
             **extra,
         )
         self._last = state

@@ -12,7 +12,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from lgc_ros.estimation.two_view import TwoViewPipeline, right_matches
+from lgc_ros.estimation.two_view import TwoViewPipeline, true_matches
 from lgc_ros.evaluation.pair_metrics import score_result
 from lgc_ros.evaluation.trajectory_metrics import evaluate_track, load_evo, read_track, write_tum
 from lgc_ros.geometry.camera import Camera
@@ -24,7 +24,7 @@ from lgc_ros.sources.synthetic import SyntheticSource, default_camera
 from lgc_ros.synthetic import World
 from lgc_ros.visualization.matches import draw_two_view, write_image
 from lgc_ros.visualization.point_cloud import landmark_cloud
-from lgc_ros.visualization.report import Contestant, Report, write_report
+from lgc_ros.visualization.report import MethodComparison, Report, write_report
 
 ROOM = 4
 LOOP_FRAMES, RATE_HZ, NOISE = 120, 10.0, 2.0
@@ -145,16 +145,16 @@ def _counted(frames: Iterable[Frame], total: int, show: Show) -> Iterable[Frame]
         show(RENDER, done, total, "")
 
 
-def _compare(method: str, world: World) -> Contestant:
+def _compare(method: str, world: World) -> MethodComparison:
     """What a method makes of two views that are far apart."""
     source = SyntheticSource("walk", PAIR_FRAMES, seed=ROOM, world=world, noise=PAIR_NOISE)
     frame0, frame1 = (source[k] for k in PAIR)
     T_10 = np.linalg.inv(frame1.T_wc) @ frame0.T_wc
     true_pose = T_10[:3, :3], T_10[:3, 3]
     result = TwoViewPipeline(method)(frame0.image, frame1.image, frame0.camera, frame1.camera)
-    right = right_matches(result.correspondences, *true_pose)
+    right = true_matches(result.correspondences, *true_pose)
     picture = draw_two_view(frame0.image, frame1.image, result, true_pose)
-    return Contestant(
+    return MethodComparison(
         method,
         cv2.resize(picture, None, fx=0.9, fy=0.9, interpolation=cv2.INTER_AREA),
         len(right),

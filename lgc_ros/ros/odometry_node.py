@@ -34,9 +34,9 @@ from lgc_ros.ros.outputs import Outputs
 from lgc_ros.ros.parameters import declare_parameters, read_parameters
 from lgc_ros.ros.qos import output_qos
 from lgc_ros.ros.session import leave
-from lgc_ros.ros.tracker import Prepared, Tracker
-from lgc_ros.ros.worker import NewestFirstWorker, OneBehind
-from lgc_ros.runtime.allocator import keep_memory
+from lgc_ros.ros.tracker import PendingImage, Tracker
+from lgc_ros.ros.worker import LatestItemWorker, SerialThread
+from lgc_ros.runtime.allocator import retain_freed_memory
 
 NAME = "lgc_odometry"
 UNCONFIGURED = "the node is not configured: trigger the transitions configure and activate"
@@ -75,8 +75,8 @@ class OdometryNode(LifecycleNode):
         self._outputs: Outputs | None = None
         self._mounting: Mounting | None = None
         self._inputs: Inputs | None = None
-        self._worker: NewestFirstWorker | None = None
-        self._behind: OneBehind | None = None
+        self._worker: LatestItemWorker | None = None
+        self._behind: SerialThread | None = None
         self._checked: Tracker | None = None  # made to see whether new settings can be used
         self.add_on_set_parameters_callback(self._check_parameters)
         self.add_post_set_parameters_callback(self._apply_parameters)
@@ -105,8 +105,8 @@ class OdometryNode(LifecycleNode):
     @told
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._inputs = Inputs(self, self._settings, self._on_pair)
-        self._behind = OneBehind(f"{NAME}_behind")
-        self._worker = NewestFirstWorker(self._work, f"{NAME}_worker")
+        self._behind = SerialThread(f"{NAME}_behind")
+        self._worker = LatestItemWorker(self._work, f"{NAME}_worker")
         self.get_logger().info(f"waiting for {self._inputs.monitor.images.topic}")
         return super().on_activate(state)
 
@@ -165,7 +165,7 @@ class OdometryNode(LifecycleNode):
             self._behind.wait()
             self._track(pair, prepared)
 
-    def _track(self, pair: _Pair, prepared: Prepared) -> None:
+    def _track(self, pair: _Pair, prepared: PendingImage) -> None:
         """Whatever is wrong with an image, the next may be right."""
         inputs = self._inputs
         if inputs is None:  # closed while the image waited
@@ -179,7 +179,7 @@ class OdometryNode(LifecycleNode):
             unexpected = f"unexpected {type(error).__name__}: {error}"
             inputs.monitor.fault(unexpected, traceback.format_exc())
 
-    def _process(self, pair: _Pair, prepared: Prepared, inputs: Inputs) -> None:
+    def _process(self, pair: _Pair, prepared: PendingImage, inputs: Inputs) -> None:
         tracker, header = self._tracker, pair.image.header
         T_bc, T_oc = self._mounting.T_bc(header.frame_id), None
         frame = tracker.read(prepared, pair.camera_info)
@@ -266,7 +266,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
     Signals only set a flag: `ros2 launch` sends a second one, which must not disturb the end.
     """
-    keep_memory()
+    retain_freed_memory()
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())

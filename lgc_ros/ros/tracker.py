@@ -25,7 +25,7 @@ from lgc_ros.ros.messages import stamp_ns
 JUMP_BACK_NS = 10**9
 
 
-class Prepared:
+class PendingImage:
     """An image and its keypoints, found when they are first asked for: they need no other frame.
 
     Args:
@@ -110,11 +110,11 @@ class Tracker:
         known = "no" if sigma >= 1 else f"to {100 * sigma:.1f} %"
         return setup | {"scale": options.scale.source, "scale_known": known}
 
-    def prepare(self, message: Image | CompressedImage) -> Prepared:
+    def prepare(self, message: Image | CompressedImage) -> PendingImage:
         """An image to be read and tracked; its keypoints can be found in another thread before."""
-        return Prepared(message, self.odometry.extract)
+        return PendingImage(message, self.odometry.extract)
 
-    def read(self, prepared: Prepared, camera_info: CameraInfo) -> Frame:
+    def read(self, prepared: PendingImage, camera_info: CameraInfo) -> Frame:
         """The image and its camera, which may be a reason to begin anew.
 
         Raises:
@@ -124,7 +124,7 @@ class Tracker:
         camera = self._calibrated(camera_info)
         return Frame(self._frames, self._checked_stamp(prepared.message), image, camera)
 
-    def track(self, frame: Frame, T_oc: np.ndarray | None, prepared: Prepared) -> Tracked:
+    def track(self, frame: Frame, T_oc: np.ndarray | None, prepared: PendingImage) -> Tracked:
         """The state after this frame; `T_oc` is the camera's pose in the wheel odometry."""
         if prepared.extract is not self.odometry.extract:  # settings have changed meanwhile
             prepared = self.prepare(prepared.message)

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 
-class NewestFirstWorker:
+class LatestItemWorker:
     """Calls `work(item)` in its own thread; an item that waits is replaced by a newer one.
 
     Attributes:
@@ -47,7 +47,7 @@ class NewestFirstWorker:
             self._work(item)
 
 
-class OneBehind:
+class SerialThread:
     """A thread for one call at a time, which must not raise; the caller goes on meanwhile."""
 
     def __init__(self, name: str) -> None:

@@ -9,7 +9,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 KEPT_BYTES, MMAP_BYTES = 1 << 30, 1 << 25
 
 
-def keep_memory() -> None:
+def retain_freed_memory() -> None:
     """Let this process keep what it frees, up to a gigabyte. Call it before other threads start.
 
     SIFT takes and frees 60 MB for an image of 640x480. Left to itself, glibc may give it back each

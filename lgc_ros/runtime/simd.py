@@ -55,7 +55,7 @@ class Vectors:
         return self.builder.bitcast(self.builder.gep(base, [index]), self.kind.as_pointer())
 
 
-def tile_of_products(
+def product_tile(
     vectors: Vectors, shape: tuple[int, int], left, right, depth, multiply_add: Callable
 ) -> list[list]:
     """Sums over `depth` of the products of left and right, by row and vector of the tile.

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.geometry.camera import Camera
-from lgc_ros.sources.base import Loader, Source, Truth
+from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.euroc import is_euroc, open_euroc
 from lgc_ros.sources.files import IMAGE_SUFFIXES
 from lgc_ros.sources.folder import is_folder, open_folder
@@ -85,7 +85,7 @@ def open_source(
         _check_options(kind, KINDS[kind].open, options)
         source = KINDS[kind].open(Path(path), camera, **options)
     if gt is not None:
-        source = source.with_truth(gt)
+        source = source.with_ground_truth(gt)
     return source.select(every, limit)
 
 
@@ -96,7 +96,7 @@ def open_synthetic(trajectory: str, camera: Camera | None = None, **options: Any
     def loaders() -> list[Loader]:
         return [partial(synthetic.__getitem__, index) for index in range(len(synthetic))]
 
-    truth = Truth("the synthetic world", "xy")
+    truth = GroundTruth("the synthetic world", "xy")
     return Source(synthetic.name, synthetic.camera, loaders, len(synthetic), truth)
 
 

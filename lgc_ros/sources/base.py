@@ -21,7 +21,7 @@ Loader = Callable[[], Frame]
 """Reads one frame, or raises ImageError if that one is missing or damaged."""
 
 
-class Truth(NamedTuple):
+class GroundTruth(NamedTuple):
     """Where the true poses of frames come from, and what is known of their world."""
 
     where: str  # a file or a topic
@@ -43,7 +43,7 @@ class Source:
         camera: Camera,
         loaders: Callable[[], Iterable[Loader]],
         length: int | None,
-        truth: Truth | None = None,
+        truth: GroundTruth | None = None,
     ):
         self.name = name
         self.camera = camera
@@ -110,7 +110,7 @@ class Source:
             self.truth,
         )
 
-    def with_truth(self, path: str | Path) -> Source:
+    def with_ground_truth(self, path: str | Path) -> Source:
         """The same frames with true camera poses from a TUM file in place of their own."""
         trajectory = read_trajectory(path)
 
@@ -123,7 +123,7 @@ class Source:
             self.camera,
             lambda: (partial(load, loader) for loader in self._loaders()),
             self._length,
-            Truth(str(path)),
+            GroundTruth(str(path)),
         )
 
 

@@ -13,7 +13,7 @@ import yaml
 from lgc_ros.errors import CameraError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame, read_image
-from lgc_ros.sources.base import Loader, Source, Truth
+from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.files import read_lines
 from lgc_ros.sources.trajectory import Trajectory
 
@@ -45,7 +45,7 @@ def open_euroc(
     trajectory, T_bc, truth = None, None, None
     truth_file = root / GROUND_TRUTH / "data.csv"
     if truth_file.exists():
-        trajectory, truth = read_ground_truth(truth_file), Truth(str(truth_file), "xy")
+        trajectory, truth = read_ground_truth(truth_file), GroundTruth(str(truth_file), "xy")
         sensor = sensor or _read_sensor(folder / "sensor.yaml")
         T_bc = _T_body_camera(sensor, folder / "sensor.yaml")
 

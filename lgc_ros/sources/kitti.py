@@ -12,7 +12,7 @@ import numpy as np
 from lgc_ros.errors import CameraError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame, read_image
-from lgc_ros.sources.base import Loader, Source, Truth
+from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.files import first_image_size, images_in, read_lines
 from lgc_ros.sources.trajectory import parse_stamp
 
@@ -52,7 +52,7 @@ def open_kitti(
     stamps_ns = _read_times(path / "times.txt", images)
     poses, truth = [None] * len(images), None
     if pose_file := find_poses(path):
-        poses, truth = read_poses(pose_file, images), Truth(str(pose_file), "xz")
+        poses, truth = read_poses(pose_file, images), GroundTruth(str(pose_file), "xz")
         if P is not None:
             poses = poses @ T_camera0_camera(P)
 

@@ -19,7 +19,7 @@ from lgc_ros.errors import CameraError, ConfigError, ImageError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.encoding import DEPTH_ENCODINGS, depth_from_message, image_from_message
 from lgc_ros.images.frame import Frame
-from lgc_ros.sources.base import Loader, Source, Truth
+from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.mcap_salvage import SalvagedMcap, is_cut_off
 from lgc_ros.sources.trajectory import Trajectory, read_trajectory
 
@@ -160,7 +160,7 @@ def open_rosbag(
             if count < length:
                 raise SourceError(f"{path} has lost {length - count} of {length} images")
 
-    truth = None if gt is None else Truth(str(gt))
+    truth = None if gt is None else GroundTruth(str(gt))
     return Source(path.resolve().stem, camera, loaders, length, truth)
 
 

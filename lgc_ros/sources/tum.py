@@ -14,7 +14,7 @@ from transforms3d.quaternions import mat2quat
 from lgc_ros.errors import SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame, read_image
-from lgc_ros.sources.base import Loader, Source, Truth, camera_beside
+from lgc_ros.sources.base import GroundTruth, Loader, Source, camera_beside
 from lgc_ros.sources.files import read_lines
 from lgc_ros.sources.trajectory import parse_stamp, read_trajectory
 
@@ -60,7 +60,7 @@ def open_tum(
     def loaders() -> list[Loader]:
         return [partial(load, index, *entry) for index, entry in enumerate(images)]
 
-    truth = Truth(str(path / "groundtruth.txt"), "xy") if has_truth else None
+    truth = GroundTruth(str(path / "groundtruth.txt"), "xy") if has_truth else None
     return Source(path.resolve().name, camera, loaders, len(images), truth)
 
 

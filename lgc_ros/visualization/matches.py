@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from lgc_ros.errors import ImageError, LgcError
-from lgc_ros.estimation.two_view import TwoViewResult, right_matches
+from lgc_ros.estimation.two_view import TwoViewResult, true_matches
 
 GREEN = (80, 200, 0)
 RED = (40, 40, 220)
@@ -109,7 +109,7 @@ def draw_two_view(
     c = result.correspondences
     if true_pose is None:
         return draw_matches(image0, image1, c.p0, c.p1, result.inliers, caption)
-    right = right_matches(c, *true_pose)[result.inliers]
+    right = true_matches(c, *true_pose)[result.inliers]
     p0, p1 = c.p0[result.inliers], c.p1[result.inliers]
     return draw_matches(image0, image1, p0, p1, right, caption)
 

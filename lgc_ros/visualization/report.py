@@ -34,7 +34,7 @@ STAGES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Contestant:
+class MethodComparison:
     """What a method made of one pair of views: BGR picture, counts of matches, pose error."""
 
     method: str
@@ -63,7 +63,7 @@ class Report:
     errors: TrajectoryErrors
     points: np.ndarray
     colours: np.ndarray
-    contestants: list[Contestant]
+    contestants: list[MethodComparison]
 
     def metrics(self) -> dict:
         """The numbers, for metrics.json."""
@@ -185,7 +185,7 @@ def _stages(reports: list[dict[str, str]]) -> str:
     return f'<div class="stack">{bars}</div><ul class="legend">{legend}</ul>'
 
 
-def _pair(contestants: list[Contestant]) -> str:
+def _pair(contestants: list[MethodComparison]) -> str:
     titles = {"ransac": "RANSAC on all matches", "cn": "The learned filter first"}
     cards = []
     for c in contestants:

@@ -6,7 +6,7 @@ from scenes import as_correspondences, random_scene
 
 from lgc_ros.errors import CheckpointError, ConfigError
 from lgc_ros.estimation.methods import METHODS
-from lgc_ros.estimation.two_view import STAGES, Decider, TwoViewPipeline, right_matches
+from lgc_ros.estimation.two_view import STAGES, RelativePoseSolver, TwoViewPipeline, true_matches
 from lgc_ros.evaluation.pair_metrics import score_result
 
 
@@ -26,12 +26,12 @@ def test_pose_of_two_rendered_views(pair, method):
     assert score_result(result, *true_pose).error_deg < 3
     assert set(result.ms) == set(STAGES)
     assert not (result.inliers & ~result.kept).any()
-    assert right_matches(result.correspondences, *true_pose)[result.inliers].mean() > 0.9
+    assert true_matches(result.correspondences, *true_pose)[result.inliers].mean() > 0.9
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_accepts_any_number_of_matches(method):
-    decide = Decider(method, device="cpu")
+    decide = RelativePoseSolver(method, device="cpu")
     scene = random_scene(0, 60)
     for count in (0, 1, 4, 7, 8, 20):
         result = decide(as_correspondences(scene.x0[:count], scene.x1[:count]))
@@ -41,14 +41,14 @@ def test_every_method_accepts_any_number_of_matches(method):
 
 def test_too_few_matches_are_named():
     scene = random_scene(0)
-    result = Decider("ransac")(as_correspondences(scene.x0[:5], scene.x1[:5]))
+    result = RelativePoseSolver("ransac")(as_correspondences(scene.x0[:5], scene.x1[:5]))
     assert "only 5 matches, at least 8" in result.failure
 
 
 def test_identical_matches_give_no_pose_and_say_so():
     same = np.full((100, 2), 0.1)
     for method in ("ransac", "cn", "cn-8pt", "poselib"):
-        result = Decider(method, device="cpu")(as_correspondences(same, same))
+        result = RelativePoseSolver(method, device="cpu")(as_correspondences(same, same))
         assert result.pose is None
         assert "kept 0 of 100" in result.failure or "no relative pose" in result.failure
 
@@ -57,7 +57,7 @@ def test_a_ratio_test_that_rejects_everything_is_named():
     scene = random_scene(0)
     matches = as_correspondences(scene.x0, scene.x1)
     matches.ratio[:] = 1.0
-    result = Decider("ransac+ratio")(matches)
+    result = RelativePoseSolver("ransac+ratio")(matches)
     assert f"the ratio test kept 0 of {len(scene.x0)}" in result.failure
 
 
@@ -81,4 +81,4 @@ def test_features_without_a_model_name_the_way_out():
 
 def test_an_unknown_method_lists_the_known_ones():
     with pytest.raises(ConfigError, match=r"ransca.*ransac.*poselib"):
-        Decider("ransca")
+        RelativePoseSolver("ransca")

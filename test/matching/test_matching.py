@@ -15,7 +15,7 @@ from lgc_ros.matching.correspondences import (
     Matches,
     correspond,
     match,
-    nearest_rows,
+    nearest_per_keypoint,
     one_to_one,
     ratio_test,
 )
@@ -255,7 +255,7 @@ def test_of_chosen_matches_that_share_a_keypoint_the_nearest_is_left(seed):
     index1, distance = rng.integers(0, 8, 20), rng.integers(0, 5, 20).astype(np.float32)
     matches = Matches(np.arange(20), index1, distance, distance, np.ones(20, bool))
     chosen = rng.random(20) < 0.7
-    rows = nearest_rows(matches, chosen)
+    rows = nearest_per_keypoint(matches, chosen)
     expected = [
         min(np.flatnonzero(chosen & (index1 == j)), key=lambda row: distance[row])
         for j in np.unique(index1[chosen])

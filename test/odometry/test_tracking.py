@@ -9,7 +9,7 @@ from lgc_ros.matching.correspondences import correspond, match
 from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, View
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.tracking import ROUGH_PARALLAX, Tracker
-from lgc_ros.runtime.stage_timer import Clock
+from lgc_ros.runtime.stage_timer import StageTimer
 
 OPTIONS = OdometryOptions(init_parallax_deg=3.0, max_keypoints=1000, device="cpu")
 
@@ -29,12 +29,12 @@ def tracked(walk):
         reference = Keyframe(old, np.eye(3), np.zeros(3))
         reference.landmark[0] = landmark
         nothing = LandmarkMap(OPTIONS.sigma_px, OPTIONS.max_keyframes)
-        result = tracker(new, reference, nothing, Clock()).result
+        result = tracker(new, reference, nothing, StageTimer()).result
         matches = match(old.features, new.features)
-        rejected = tracker.decide.reject(
+        rejected = tracker.solver.reject_outliers(
             correspond(old.features, new.features, matches, old.camera, new.camera)
         )
-        estimates = {rough: tracker.decide.estimate(rejected, rough) for rough in (True, False)}
+        estimates = {rough: tracker.solver.estimate(rejected, rough) for rough in (True, False)}
         T_10 = np.linalg.inv(walk[second].T_wc) @ walk[first].T_wc
         return result, estimates, T_10[:3, :3]
 

@@ -39,7 +39,7 @@ from lgc_ros.ros.odometry_node import spin
 from lgc_ros.ros.parameters import default_parameters, flat_settings
 from lgc_ros.ros.scale_input import DepthImages, WheelOdometry
 from lgc_ros.ros.topic_watch import TopicWatch
-from lgc_ros.ros.worker import NewestFirstWorker, OneBehind
+from lgc_ros.ros.worker import LatestItemWorker, SerialThread
 
 
 def rigid(angles, position):
@@ -175,7 +175,7 @@ def test_a_busy_worker_takes_the_newest_item_and_counts_the_others():
         if item == 4:
             done.set()
 
-    worker = NewestFirstWorker(work, "worker")
+    worker = LatestItemWorker(work, "worker")
     worker.put(0)
     started.wait()
     for item in (1, 2, 3, 4):
@@ -189,7 +189,7 @@ def test_a_busy_worker_takes_the_newest_item_and_counts_the_others():
 
 def test_one_call_runs_behind_its_caller_and_the_next_one_waits_for_it():
     prepared_next, ended = threading.Event(), []
-    behind = OneBehind("behind")
+    behind = SerialThread("behind")
 
     def first():
         assert prepared_next.wait(DEADLINE_S), "the caller is held up"

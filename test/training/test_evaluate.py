@@ -13,7 +13,7 @@ import yaml
 
 import training.evaluate
 from lgc_ros.errors import ConfigError, DatasetError, LgcError
-from lgc_ros.estimation.two_view import Decider
+from lgc_ros.estimation.two_view import RelativePoseSolver
 from lgc_ros.evaluation.pair_metrics import evaluate_pairs, summarize
 from lgc_ros.filter.checkpoint import ModelInfo, save_checkpoint
 from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
@@ -113,7 +113,7 @@ def test_a_folder_is_scored_as_the_library_does(folder, tmp_path):
     assert {r["group"] for r in results["records"]} == {"known"}
     for keypoints in (100, 150):
         expected = evaluate_pairs(
-            folder, {m: Decider(m) for m in methods}, max_keypoints=keypoints
+            folder, {m: RelativePoseSolver(m) for m in methods}, max_keypoints=keypoints
         )
         for method in methods:
             [record] = [

@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 
 from lgc_ros.filter.network import CorrespondenceNetwork
 from lgc_ros.runtime.jit import compiled
-from lgc_ros.runtime.simd import INT64, Vectors, arrays, processor_has, tile_of_products
+from lgc_ros.runtime.simd import INT64, Vectors, arrays, processor_has, product_tile
 
 
 def _tile_shape() -> tuple[int, int, int]:
@@ -306,7 +306,7 @@ def _multiply_tile(typing, tile, weights, panel, out, centre, counts, sums, squa
         sums, squares = (
             builder.gep(base, [builder.mul(row, INT64(LANES))]) for base in (sums, squares)
         )
-        product = tile_of_products(vectors, (ROWS, VECTORS), weights, panel, depth, multiply_add)
+        product = product_tile(vectors, (ROWS, VECTORS), weights, panel, depth, multiply_add)
         present = [vectors.load(counts, INT64(v * LANES)) for v in range(VECTORS)]
         for r in range(ROWS):
             middle, lanes = vectors.repeated(centre, INT64(r)), INT64(r * LANES)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lgc_ros.errors import DatasetError
-from lgc_ros.estimation.two_view import Decider, right_matches
+from lgc_ros.estimation.two_view import RelativePoseSolver, true_matches
 from lgc_ros.evaluation.pairs import read_pairs
 from lgc_ros.features.base import Features, make_extractor
 from lgc_ros.filter.backends.engines import MODULES, make_engine, missing_modules
@@ -21,7 +21,7 @@ from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork, Perceptro
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.matching.correspondences import Correspondences, correspond, match
-from lgc_ros.odometry.prefetch import extracted_ahead
+from lgc_ros.odometry.prefetch import prefetch_features
 from lgc_ros.odometry.profiles import load_profile
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.runtime.threads import thread_limit
@@ -168,7 +168,10 @@ def matchers(features0: Features, features1: Features) -> Contestants:
 
 def deciders(pairs: Sequence[Correspondences], device: str) -> Contestants:
     """RANSAC on all matches of each pair, and the filter with its estimator."""
-    methods = {"ransac": Decider("ransac"), "cn": Decider("cn", device=device)}
+    methods = {
+        "ransac": RelativePoseSolver("ransac"),
+        "cn": RelativePoseSolver("cn", device=device),
+    }
     return {
         f"{name} {index}": lambda decide=decide, pair=pair: decide(pair)
         for index, pair in enumerate(pairs)
@@ -216,7 +219,7 @@ def _matched(
 
 def _is_hard(pair: Correspondences, R_10: np.ndarray, t_10: np.ndarray) -> bool:
     low, high = HARD_SHARE
-    return low <= right_matches(pair, R_10, t_10).mean() <= high
+    return low <= true_matches(pair, R_10, t_10).mean() <= high
 
 
 def odometries(frames: Sequence[Frame], device: str) -> Contestants:
@@ -229,7 +232,7 @@ def odometries(frames: Sequence[Frame], device: str) -> Contestants:
 
     def run(odometry: VisualOdometry) -> None:
         odometry.reset()
-        for frame, features in extracted_ahead(frames, odometry.extract):
+        for frame, features in prefetch_features(frames, odometry.extract):
             odometry.process(frame, None, features)
 
     def extract() -> None:

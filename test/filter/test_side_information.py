@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lgc_ros.filter.side_information import consensus, network_inputs, unknown_side
+from lgc_ros.filter.side_information import consensus, network_inputs, side_information_error
 
 
 def known(roll, zoom, ratio=0.5, mutual=True):
@@ -71,6 +71,6 @@ def test_extreme_zooms_are_told_from_ordinary_ones():
 
 
 def test_unknown_names_are_told_with_the_known_ones():
-    assert unknown_side(("ratio", "mutual")) == ""
-    assert "colour" in unknown_side(("ratio", "colour"))
-    assert "consensus" in unknown_side(("colour",))
+    assert side_information_error(("ratio", "mutual")) == ""
+    assert "colour" in side_information_error(("ratio", "colour"))
+    assert "consensus" in side_information_error(("colour",))

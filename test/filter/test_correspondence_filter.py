@@ -7,7 +7,7 @@ from scenes import as_correspondences, random_scene
 
 from lgc_ros.errors import CheckpointError, ConfigError
 from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
-from lgc_ros.filter.correspondence_filter import CorrespondenceFilter, surest
+from lgc_ros.filter.correspondence_filter import CorrespondenceFilter, top_scoring
 from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
 from lgc_ros.filter.side_information import network_inputs
 
@@ -72,12 +72,12 @@ def test_the_engine_can_be_chosen():
 
 def test_the_surest_matches_are_those_above_a_value_but_neither_few_nor_too_many():
     scores = np.random.default_rng(0).permutation(np.linspace(0, 1, 101))
-    assert np.array_equal(surest(scores, 0.5), scores >= 0.5)
-    few = surest(scores, 0.9)
+    assert np.array_equal(top_scoring(scores, 0.5), scores >= 0.5)
+    few = top_scoring(scores, 0.9)
     assert few.sum() == 30
     assert scores[few].min() > scores[~few].max()
-    assert surest(scores[:10], 0.9).all()
+    assert top_scoring(scores[:10], 0.9).all()
     many = np.linspace(0, 1, 2000)
-    assert np.array_equal(np.flatnonzero(surest(many, 0.5)), np.arange(1500, 2000))
-    assert np.array_equal(np.flatnonzero(surest(many, 0.5, most=40)), np.arange(1960, 2000))
-    assert len(surest(np.empty(0), 0.5)) == 0
+    assert np.array_equal(np.flatnonzero(top_scoring(many, 0.5)), np.arange(1500, 2000))
+    assert np.array_equal(np.flatnonzero(top_scoring(many, 0.5, most=40)), np.arange(1960, 2000))
+    assert len(top_scoring(np.empty(0), 0.5)) == 0

@@ -7,7 +7,7 @@ import sys
 PROGRAM = """
 import resource, threading
 import numpy as np
-from lgc_ros.runtime.allocator import keep_memory
+from lgc_ros.runtime.allocator import retain_freed_memory
 
 def use_and_free():
     blocks = [np.ones(5_000_000, np.uint8) for _ in range(12)]
@@ -20,7 +20,7 @@ def count():
         use_and_free()
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
-keep_memory()
+retain_freed_memory()
 count()
 thread = threading.Thread(target=count)
 thread.start()
@@ -29,7 +29,7 @@ thread.join()
 
 
 def test_freed_memory_is_used_again_by_all_threads():
-    """Without keep_memory, 50 000 pages are cleared in the first thread."""
+    """Without retain_freed_memory, 50 000 pages are cleared in the first thread."""
     told = subprocess.check_output([sys.executable, "-c", PROGRAM], text=True)
     cleared = [int(line) for line in told.split()]
     assert len(cleared) == 2

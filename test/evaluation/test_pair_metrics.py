@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scenes import as_correspondences, random_scene
 
 from lgc_ros.errors import DatasetError
-from lgc_ros.estimation.two_view import Decider
+from lgc_ros.estimation.two_view import RelativePoseSolver
 from lgc_ros.evaluation.pair_metrics import (
     NO_POSE_ERROR_DEG,
     area_under_curve,
@@ -61,7 +61,7 @@ def test_precision_and_recall_are_of_the_kept_matches():
     scene = random_scene(0, 60)
     wrong = np.random.default_rng(0).uniform(-0.5, 0.5, (2, 20, 2))
     matches = as_correspondences(np.vstack([scene.x0, wrong[0]]), np.vstack([scene.x1, wrong[1]]))
-    score = score_result(Decider("poselib")(matches), scene.R_10, scene.t_10)
+    score = score_result(RelativePoseSolver("poselib")(matches), scene.R_10, scene.t_10)
     assert score.error_deg < 0.01
     assert score.inlier_recall > 0.95
     assert score.precision == score.inlier_precision > 0.9
@@ -69,7 +69,7 @@ def test_precision_and_recall_are_of_the_kept_matches():
 
 def test_a_pair_without_a_pose_counts_as_the_worst_error():
     scene = random_scene(0)
-    result = Decider("ransac")(as_correspondences(scene.x0[:3], scene.x1[:3]))
+    result = RelativePoseSolver("ransac")(as_correspondences(scene.x0[:3], scene.x1[:3]))
     score = score_result(result, scene.R_10, scene.t_10)
     assert score.error_deg == NO_POSE_ERROR_DEG
     assert summarize([score])["map"] == {"5": 0, "10": 0, "20": 0}
@@ -92,7 +92,7 @@ def pair_set(walk, tmp_path_factory):
 
 
 def test_methods_are_scored_on_the_same_pairs(pair_set, tmp_path):
-    deciders = {name: Decider(name, device="cpu") for name in ("cn", "poselib+ratio")}
+    deciders = {name: RelativePoseSolver(name, device="cpu") for name in ("cn", "poselib+ratio")}
     seen = []
     scores = evaluate_pairs(pair_set, deciders, progress=lambda *state: seen.append(state))
     assert seen == [(1, 3), (2, 3), (3, 3)]
@@ -121,14 +121,14 @@ def test_stored_features_give_the_scores_of_extracted_ones(pair_set, tmp_path):
     features = "stored:.sift-500.hdf5"
     assert feature_kind(features) == "sift"
     assert feature_kind("stored:.desc.h5") == "lift"
-    decider = {"m": Decider("poselib+ratio")}
+    decider = {"m": RelativePoseSolver("poselib+ratio")}
     extracted = evaluate_pairs(pair_set, decider, max_keypoints=500)["m"]
     stored = evaluate_pairs(pair_set, decider, features=features, images=tmp_path)["m"]
     assert [s.error_deg for s in stored] == [s.error_deg for s in extracted]
 
 
 def test_limit_takes_so_many_pairs(pair_set):
-    scores = evaluate_pairs(pair_set, {"m": Decider("poselib+ratio")}, limit=2)
+    scores = evaluate_pairs(pair_set, {"m": RelativePoseSolver("poselib+ratio")}, limit=2)
     assert len(scores["m"]) == 2
 
 
@@ -139,8 +139,10 @@ def test_a_missing_image_is_named_with_its_line_or_skipped(pair_set, tmp_path):
     )
     arguments = {"images": pair_set / "images"}
     with pytest.raises(DatasetError, match=r"line 2: .*no\.png"):
-        evaluate_pairs(tmp_path, {"m": Decider("poselib")}, **arguments)
-    scores = evaluate_pairs(tmp_path, {"m": Decider("poselib")}, skip_bad=True, **arguments)
+        evaluate_pairs(tmp_path, {"m": RelativePoseSolver("poselib")}, **arguments)
+    scores = evaluate_pairs(
+        tmp_path, {"m": RelativePoseSolver("poselib")}, skip_bad=True, **arguments
+    )
     assert len(scores["m"]) == 1
 
 
@@ -162,7 +164,7 @@ def test_the_filter_beats_ransac_on_real_pairs(data_dir, tmp_path):
 
     scene = READERS["raw"](data_dir / "posed" / "castle" / "val", visibility_above=49)
     write_pairs([scene], tmp_path, limit=5)
-    deciders = {name: Decider(name, device="cpu") for name in ("cn", "ransac")}
+    deciders = {name: RelativePoseSolver(name, device="cpu") for name in ("cn", "ransac")}
     scores = {k: summarize(v) for k, v in evaluate_pairs(tmp_path, deciders).items()}
     assert scores["cn"]["pairs"] == 5
     assert scores["cn"]["map"]["5"] > max(0.7, scores["ransac"]["map"]["5"])

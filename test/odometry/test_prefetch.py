@@ -11,7 +11,7 @@ import pytest
 from lgc_ros.errors import ImageError
 from lgc_ros.features.base import make_extractor
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.prefetch import extracted_ahead
+from lgc_ros.odometry.prefetch import prefetch_features
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 
 OPTIONS = OdometryOptions(features="orb", method="poselib+ratio", max_keypoints=500)
@@ -26,7 +26,7 @@ def frames():
 
 def states(frames, threads):
     odometry = VisualOdometry(OPTIONS)
-    ahead = extracted_ahead(frames, odometry.extract, threads)
+    ahead = prefetch_features(frames, odometry.extract, threads)
     return [odometry.process(frame, None, features) for frame, features in ahead]
 
 
@@ -48,7 +48,7 @@ def test_the_next_frames_are_extracted_while_this_one_is_worked_on(frames):
         begun[index].set()
         return index
 
-    for index, (frame, features) in enumerate(extracted_ahead(frames, extract, 2)):
+    for index, (frame, features) in enumerate(prefetch_features(frames, extract, 2)):
         assert frame is frames[index]
         assert features() == index
         assert all(event.wait(timeout=60) for event in begun[index + 1 : index + 3])
@@ -57,7 +57,7 @@ def test_the_next_frames_are_extracted_while_this_one_is_worked_on(frames):
 
 def test_one_thread_extracts_when_asked(frames):
     extracted = []
-    ahead = extracted_ahead(frames, lambda image: extracted.append(threading.get_ident()), 1)
+    ahead = prefetch_features(frames, lambda image: extracted.append(threading.get_ident()), 1)
     _, features = next(ahead)
     assert extracted == []
     features()
@@ -76,14 +76,14 @@ def test_an_error_of_the_extractor_reaches_the_one_who_asks(frames):
     def extract(image):
         raise ImageError("broken")
 
-    for _, features in extracted_ahead(frames[:3], extract, 2):
+    for _, features in prefetch_features(frames[:3], extract, 2):
         with pytest.raises(ImageError, match="broken"):
             features()
 
 
 def test_leaving_early_ends_the_threads_and_lifts_the_limit(frames):
     before = cv2.getNumThreads()
-    ahead = extracted_ahead(frames, make_extractor("orb"), 2)
+    ahead = prefetch_features(frames, make_extractor("orb"), 2)
     next(ahead)
     assert cv2.getNumThreads() == 1
     ahead.close()
@@ -104,7 +104,7 @@ def test_memory_stays_steady_over_many_frames(frames):
     tracemalloc.start()
     try:
         held = []
-        ahead = extracted_ahead(endless(160), odometry.extract, 2)
+        ahead = prefetch_features(endless(160), odometry.extract, 2)
         for index, (frame, features) in enumerate(ahead):
             odometry.process(frame, None, features)
             if index in (60, 159):

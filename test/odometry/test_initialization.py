@@ -6,7 +6,7 @@ from scenes import FOCAL_PX
 from transforms3d.axangles import axangle2mat
 
 from lgc_ros.geometry.epipolar import rotation_error_deg, translation_error_deg
-from lgc_ros.odometry.initialization import Sight, find_motion
+from lgc_ros.odometry.initialization import ReferenceMatches, find_motion
 
 THRESHOLD = 1.0 / FOCAL_PX
 POINTS = 400
@@ -38,7 +38,7 @@ def views(points, steps, wrong=0, seed=0):
         x[:wrong] = rng.uniform(-0.5, 0.5, (wrong, 2))
         return x
 
-    sights = [Sight(index, index, seen(*pose(k))) for k in steps]
+    sights = [ReferenceMatches(index, index, seen(*pose(k))) for k in steps]
     return seen(*pose(0)), sights
 
 

@@ -5,7 +5,7 @@ import pytest
 from scenes import as_correspondences, random_scene
 
 from lgc_ros.errors import ImageError
-from lgc_ros.estimation.two_view import Decider
+from lgc_ros.estimation.two_view import RelativePoseSolver
 from lgc_ros.visualization.matches import (
     GAP_PX,
     GREEN,
@@ -43,7 +43,7 @@ def test_images_of_different_size_and_kind_stand_side_by_side():
 def test_with_the_truth_known_only_inliers_are_drawn_and_wrong_ones_are_red():
     scene = random_scene(0, 40)
     image = np.full((480, 640), 100, np.uint8)
-    result = Decider("poselib")(as_correspondences(scene.x0, scene.x1))
+    result = RelativePoseSolver("poselib")(as_correspondences(scene.x0, scene.x1))
     right = draw_two_view(image, image, result, (scene.R_10, scene.t_10))
     wrong = draw_two_view(image, image, result, (np.eye(3), np.array([0.0, 0.0, 1.0])))
     assert (np.ptp(right[:, 500:640], axis=2) > 20).any()

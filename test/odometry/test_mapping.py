@@ -9,7 +9,7 @@ from lgc_ros.odometry.mapping import connect
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.tracking import Tracker
 from lgc_ros.odometry.visual_odometry import VisualOdometry
-from lgc_ros.runtime.stage_timer import Clock
+from lgc_ros.runtime.stage_timer import StageTimer
 from lgc_ros.sources.synthetic import SyntheticSource
 
 OPTIONS = OdometryOptions(method="poselib+ratio", max_keypoints=600, max_iterations=200)
@@ -30,7 +30,7 @@ def seen_again(walked, hidden):
     *_, reference, newest = walked.keyframes
     walked.keyframes.remove(newest)
     view = newest.view
-    track = Tracker(OPTIONS)(view, reference, walked, Clock())
+    track = Tracker(OPTIONS)(view, reference, walked, StageTimer())
     again = Keyframe(view, track.pose.R_cw, track.pose.t_cw)
     again.landmark[:] = np.where(hidden, NONE, newest.landmark)
     walked.add_keyframe(again)

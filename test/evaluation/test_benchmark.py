@@ -6,7 +6,7 @@ import torch
 
 from lgc_ros.errors import DatasetError
 from lgc_ros.evaluation.benchmark import take_turns
-from lgc_ros.evaluation.benchmark_contestants import PlainNetwork, real_pairs
+from lgc_ros.evaluation.benchmark_cases import PlainNetwork, real_pairs
 from lgc_ros.filter.checkpoint import load_checkpoint
 
 
