@@ -38,7 +38,7 @@ def deadline(request):
 @pytest.fixture(scope="session")
 def views(walk):
     """Some steps of a walk, seen by a small camera."""
-    from ros.campaign.harness import CAMERA
+    from ros.campaign.sender import CAMERA
 
     return list(SyntheticSource("walk", 12, rate_hz=5, camera=CAMERA, world=walk.world))
 

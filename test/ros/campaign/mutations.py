@@ -1,7 +1,7 @@
 """Valid messages made invalid, or at least strange, by a seeded generator.
 
-A mutation changes a message in place. Some of the results are still usable (a black image, a stamp of
-tomorrow): the node has to cope with those, too.
+A mutation changes a message in place. Some of the results are still usable (a black image, a
+stamp of tomorrow): the node has to cope with those, too.
 """
 
 from __future__ import annotations

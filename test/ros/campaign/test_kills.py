@@ -6,16 +6,8 @@ import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
-from ros.campaign.harness import (
-    MOUNTED,
-    NODE,
-    bench,
-    ended_by,
-    exceptions,
-    played,
-    reliable,
-    violations,
-)
+from ros.campaign.harness import MOUNTED, NODE, bench, ended_by, played, reliable
+from ros.campaign.invariants import exceptions, violations
 from ros.campaign.summary import SUMMARY, scaled
 from ros.processes import lgc_command
 
@@ -43,7 +35,7 @@ def recorded_ns(path, topic):
         return [now_ns for _, now_ns, _ in reader.messages(wanted)]
 
 
-class Robot:
+class Processes:
     """Three processes, each of which can be killed and started again."""
 
     def __init__(self, watching, views, folder):
@@ -87,7 +79,7 @@ class Robot:
 def test_whoever_is_killed_the_others_go_on(views, tmp_path):
     rounds = scaled(ROUNDS)
     with SUMMARY.phase("kill -9") as row, bench(tmp_path, row) as watching:
-        robot = Robot(watching, views, tmp_path)
+        robot = Processes(watching, views, tmp_path)
         robot.answers()
         for _ in range(rounds):
             robot.kill(robot.player)

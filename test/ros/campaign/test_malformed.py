@@ -6,7 +6,8 @@ import pytest
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
 from ros.campaign import mutations
-from ros.campaign.harness import Camera160, bench, checked, reliable
+from ros.campaign.harness import bench, reliable
+from ros.campaign.sender import CampaignCamera, checked
 from ros.campaign.summary import SUMMARY, scaled
 
 pytestmark = pytest.mark.campaign
@@ -85,7 +86,7 @@ def test_malformed_messages_are_survived(kind, views, tmp_path):
     lossless = reliable("image", "camera_info", "odom", "depth")
     with SUMMARY.phase(f"malformed: {kind}") as row, bench(tmp_path, row) as watching:
         watching.start_node(**(lossless | parameters))
-        camera = Camera160(watching, views, **of_camera)
+        camera = CampaignCamera(watching, views, **of_camera)
         with checked(watching, camera):
             before = camera.begin()
             now = before
@@ -113,7 +114,7 @@ def test_a_damaged_size_of_a_compressed_image_costs_no_memory(views, tmp_path):
     _, of_camera, parameters = KINDS["compressed image"]
     with SUMMARY.phase("compressed, huge size") as row, bench(tmp_path, row) as watching:
         watching.start_node(**parameters)
-        camera = Camera160(watching, views, **of_camera)
+        camera = CampaignCamera(watching, views, **of_camera)
         with checked(watching, camera):
             before = camera.begin()
             for claim in (mutations.png_of_size, mutations.jpeg_of_size):

@@ -7,7 +7,9 @@ import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
-from ros.campaign.harness import Camera160, bench, exceptions, reliable, violations
+from ros.campaign.harness import bench, reliable
+from ros.campaign.invariants import exceptions, violations
+from ros.campaign.sender import CampaignCamera
 from ros.campaign.summary import SUMMARY, scaled
 
 pytestmark = pytest.mark.campaign
@@ -19,7 +21,7 @@ SIGNALS = {
     "SIGTERM": (signal.SIGTERM,),
 }
 # Cycles out of a hundred in which Fast DDS may keep the process from leaving
-# (eProsima/Fast-DDS#6513, see `harness.ended_by`). None is expected; more than these are another bug.
+# (eProsima/Fast-DDS#6513, see `harness.ended_by`). More than these are another bug.
 HANGS_PER_CENT = 5
 
 
@@ -32,7 +34,7 @@ def test_every_start_is_followed_by_a_clean_end(views, tmp_path):
         for at_work, signals in itertools.islice(ends, cycles):
             watching.start_node(**reliable("image", "camera_info"))
             watching.spin_until(lambda: "waiting for /image" in watching.log, "the node")
-            camera = camera or Camera160(watching, views)
+            camera = camera or CampaignCamera(watching, views)
             if at_work:
                 camera.show_good()
                 camera.send_good()

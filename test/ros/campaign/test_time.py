@@ -5,17 +5,8 @@ import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
-from ros.campaign.harness import (
-    MOUNTED,
-    SECOND_NS,
-    START_NS,
-    Camera160,
-    bench,
-    checked,
-    ended_by,
-    played,
-    reliable,
-)
+from ros.campaign.harness import MOUNTED, bench, ended_by, played, reliable
+from ros.campaign.sender import SECOND_NS, START_NS, CampaignCamera, checked
 from ros.campaign.summary import SUMMARY, scaled
 from ros.processes import lgc_command, stamp
 from rosgraph_msgs.msg import Clock
@@ -36,7 +27,7 @@ def test_jumps_of_the_clock_and_of_stamps_are_survived(views, tmp_path):
     targets_ns = (SECOND_NS, START_NS - DAY_NS, START_NS, START_NS + DAY_NS, FAR_NS)
     with SUMMARY.phase("clock jumps") as row, bench(tmp_path, row) as watching:
         watching.start_node(use_sim_time="true", **reliable("image", "camera_info"))
-        camera = Camera160(watching, views)
+        camera = CampaignCamera(watching, views)
         clock = watching.speak(Clock, "/clock")
         clock.publish(Clock(clock=stamp(START_NS)))
         told_ns = watching.told_ns
@@ -62,7 +53,7 @@ def test_a_looped_bag_starts_again_every_time(views, tmp_path):
     play = ["--loop", "--clock", "--reliable", "--rate", 2, *played(views, tmp_path / "bag")]
     with SUMMARY.phase("looped bag") as row, bench(tmp_path, row) as watching:
         watching.start_node(use_sim_time="true", **MOUNTED, **reliable("image", "camera_info"))
-        camera = Camera160(watching, views, now_ns=1000 * SECOND_NS)
+        camera = CampaignCamera(watching, views, now_ns=1000 * SECOND_NS)
         with checked(watching, camera):
             said = watching.log.count("stamps jumped back by")
             first = len(watching.odometry)
