@@ -58,7 +58,8 @@ class Counts:
 
     @property
     def examined(self) -> int:
-        return self.frames + self.faults
+        """Images with their calibration that were not replaced by newer ones while they waited."""
+        return self.pairs - self.dropped
 
     def since(self, before: Counts) -> Counts:
         return Counts(*(now - then for now, then in zip(self._all(), before._all(), strict=True)))
@@ -201,7 +202,8 @@ class CampaignCamera:
             sent = self.sent
             received = (now.images, now.camera_infos, now.scale)
             is_all = received == (sent.images, sent.camera_infos, sent.scale)
-            return now if is_all and now.examined + now.dropped == now.pairs else None
+            # A message that is refused before it meets its counterpart is a fault, too.
+            return now if is_all and now.frames + now.faults >= now.examined else None
 
         return self.bench.spin_until(done, f"all of {self.sent} being received")
 
