@@ -159,6 +159,32 @@ def test_a_map_that_views_refute_is_made_anew(walk, method):
     assert errors.ate_rmse_m < 0.02 * truth(walk).length_m
 
 
+def make_uncertain(odometry):
+    odometry.map.covariances = 1e6 * odometry.map.covariances
+
+
+def draw_to_the_camera(odometry):
+    centre = odometry.map.keyframes[-1].centre
+    odometry.map.points = centre + 1e-7 * (odometry.map.points - centre)
+
+
+@pytest.mark.parametrize("spoil", [make_uncertain, draw_to_the_camera])
+def test_landmarks_that_leave_the_pose_undetermined_do_not_count_as_tracking(walk, spoil):
+    """The camera moves on; a variance that says nothing must not pass for no motion."""
+    odometry = VisualOdometry(OPTIONS)
+    frames = iter(walk)
+    while odometry.process(next(frames)).status != "ok":
+        pass
+    spoil(odometry)
+    states = [odometry.process(frame) for frame in frames]
+    assert states[0].status == "few_matches"
+    again = statuses(states).index("ok")
+    assert again < 8
+    assert set(statuses(states[again:])) == {"ok"}
+    errors = evaluate_track(tracked(states[again:]), truth(walk))
+    assert errors.ate_rmse_m < 0.02 * truth(walk).length_m
+
+
 @pytest.mark.parametrize("room", [3, 4])
 def test_a_map_begun_anew_elsewhere_goes_on_at_the_same_speed(walk, room):
     """Nothing is in common; by depth alone the unit would be 9 % too small, 16 % too large."""
