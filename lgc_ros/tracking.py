@@ -30,8 +30,8 @@ FILTERED_SAMPLES = 100
 ROUGH_PARALLAX = 1 / 3
 # Share of the matched landmarks that must agree with a pose.
 MIN_LANDMARK_SHARE = 0.5
-# A pose more uncertain than this, in radians and in parts of the landmarks' depth, is none. Those of
-# real and rendered sequences stay ten times below, with 16 landmarks in view.
+# A pose more uncertain than this, in radians and in parts of the landmarks' depth, is none. Those
+# of real and rendered sequences stay ten times below, even with 16 landmarks.
 MAX_POSE_SIGMA = 0.1
 # Share of what the filter kept that a pose by landmarks must explain, or two views are asked.
 EXPLAINED_SHARE = 0.8
