@@ -20,7 +20,7 @@ from lgc_ros.errors import CameraError, ConfigError, ImageError, SourceError
 from lgc_ros.frame import Frame
 from lgc_ros.image_encoding import DEPTH_ENCODINGS, depth_from_message, image_from_message
 from lgc_ros.sources.base import Loader, Source, Truth
-from lgc_ros.sources.mcap_salvage import SalvagedMcap, is_cut_off
+from lgc_ros.sources.mcap_salvage import SalvagedMcap, check_exists, is_cut_off
 from lgc_ros.sources.trajectory import Trajectory, read_trajectory
 
 if TYPE_CHECKING:
@@ -182,8 +182,7 @@ def open_bag(path: str | Path, quiet: bool = False) -> Iterator[AnyReader]:
     except ImportError as error:
         raise ConfigError("bags need the package rosbags: pip install 'lgc_ros[bags]'") from error
     path = Path(path)
-    if not path.exists():
-        raise SourceError(f"there is no {path}; check the path")
+    check_exists(path)
     if path.suffix == ".bag":
         raise SourceError(
             f"{path} is a ROS 1 bag: convert it with "
@@ -215,6 +214,8 @@ def open_bag(path: str | Path, quiet: bool = False) -> Iterator[AnyReader]:
             f"{repair}`ros2 bag reindex FOLDER`"
         ) from error
     try:
+        if broken and not reader.message_count:
+            raise SourceError(f"no message was recorded in {path} before it was cut off")
         yield reader
     finally:
         reader.close()
