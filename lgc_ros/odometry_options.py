@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from lgc_ros.errors import ConfigError
@@ -41,6 +42,9 @@ class OdometryOptions:
     scale: ScaleOptions = field(default_factory=ScaleOptions)
 
     def __post_init__(self) -> None:
+        for name, value in (vars(self) | vars(self.scale)).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ConfigError(f"{name} is {value}, it must be a finite number")
         if self.threads < 0:
             raise ConfigError(f"threads must be positive, or 0 for all cores, got {self.threads}")
         for name in (

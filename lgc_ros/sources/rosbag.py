@@ -215,7 +215,7 @@ def open_bag(path: str | Path, quiet: bool = False) -> Iterator[AnyReader]:
         ) from error
     try:
         if broken and not reader.message_count:
-            raise SourceError(f"no message was recorded in {path} before it was cut off")
+            raise SourceError(f"{path}: no message was recorded before the file was cut off")
         yield reader
     finally:
         reader.close()
