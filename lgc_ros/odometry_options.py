@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from lgc_ros.errors import ConfigError
 from lgc_ros.scale import ScaleOptions
 
+# OpenCV and the compiled loops count in 32 bits.
+MAX_INT = 2**31
+
 
 @dataclass(frozen=True)
 class OdometryOptions:
@@ -45,6 +48,8 @@ class OdometryOptions:
         for name, value in (vars(self) | vars(self.scale)).items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise ConfigError(f"{name} is {value}, it must be a finite number")
+            if isinstance(value, int) and abs(value) >= MAX_INT:
+                raise ConfigError(f"{name} is {value}, it must be less than {MAX_INT}")
         if self.threads < 0:
             raise ConfigError(f"threads must be positive, or 0 for all cores, got {self.threads}")
         for name in (
