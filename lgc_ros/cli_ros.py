@@ -138,7 +138,10 @@ def record(
         ),
     ] = None,
 ) -> None:
-    """Write topics to a bag until Ctrl-C; the file is whole however the recording ends."""
+    """Write topics to a bag until Ctrl-C; kill -9 loses at most the last second.
+
+    Says `ready` once all named topics are published and connected.
+    """
     from lgc_ros.ros.recorder import RecordOptions
     from lgc_ros.ros.recorder import record as record_topics
     from lgc_ros.ros.session import session
@@ -153,6 +156,7 @@ def record(
             out,
             options,
             lambda counts: bar.update(task, description=f"{counts.total()} messages"),
+            lambda: stderr.print(f"ready: recording {', '.join(topics or ['all topics'])}"),
         )
     stdout.print(_counts_table("recorded", counts))
     for topic in (topic for topic, count in counts.items() if not count):

@@ -200,15 +200,23 @@ def test_everything_is_recorded_into_a_folder(bag, tmp_path):
     assert {topic: recorded[topic] for topic in TYPES} == content(bag)
 
 
-@pytest.mark.parametrize("limit", ["--stop-after-idle", "--duration"])
-def test_a_recording_ends_by_itself(bag, tmp_path, limit):
+def test_a_recording_ends_by_itself_when_nothing_more_comes(bag, tmp_path):
     domain, out = free_domain(), tmp_path / "out.mcap"
     words = bag, "--topics", NOTE, "--wait-for-subscribers", NOTE
     with (
-        recording(tmp_path, out, NOTE, limit, 2, domain=domain) as recorder,
+        recording(tmp_path, out, NOTE, "--stop-after-idle", 2, domain=domain) as recorder,
         playing(tmp_path, *words, domain=domain),
     ):
         assert recorder.process.wait(DEADLINE_S) == 0, recorder.log
+    assert not is_cut_off(out)
+
+
+def test_a_recording_ends_by_itself_after_a_given_time(bag, tmp_path):
+    domain, out = free_domain(), tmp_path / "out.mcap"
+    with playing(tmp_path, bag, "--topics", NOTE, "--loop", domain=domain) as player:
+        player.listen(String, NOTE)
+        with recording(tmp_path, out, NOTE, "--duration", 10, domain=domain) as recorder:
+            assert recorder.process.wait(DEADLINE_S) == 0, recorder.log
     assert not is_cut_off(out)
 
 
