@@ -55,8 +55,10 @@ def record(
         Number of messages by topic; 0 for those asked for that never came.
 
     Raises:
-        LgcError: the file cannot be written.
+        LgcError: a topic cannot be one, or the file cannot be written.
     """
+    for topic in options.topics:
+        session.topic_name(topic)  # refused before there is a file
     with bag_writer(out) as writer:
         recorder = Recorder(session, writer, options)
         while not (session.stopping.is_set() or recorder.is_over):
