@@ -13,7 +13,7 @@ from pathlib import Path
 from launch import LaunchContext, LaunchDescription
 from launch.action import Action
 from launch.actions import EmitEvent, OpaqueFunction, RegisterEventHandler
-from launch.event_handlers import OnProcessExit, OnShutdown
+from launch.event_handlers import OnProcessExit
 from launch.events import matches_action
 from launch.events.process import ProcessExited, ShutdownProcess
 
@@ -63,16 +63,10 @@ def failing_with(process: Action, *companions: Action) -> RegisterEventHandler:
     def on_exit(event: ProcessExited, context: LaunchContext) -> list[Action] | None:
         if event.returncode == 0 or context.is_shutdown:
             return None
-
-        def fail(*_: object) -> None:
-            raise RuntimeError(
-                f"{event.process_name} failed with exit code {event.returncode}, see its log above"
-            )
-
+        # Raising an error would end the launch; its loop turns this into the exit code, too.
+        code = f"{event.process_name} failed with exit code {event.returncode}, see its log above"
+        context.asyncio_loop.call_exception_handler({"message": code})
         closing = [ShutdownProcess(process_matcher=matches_action(other)) for other in companions]
-        return [
-            *(EmitEvent(event=event) for event in closing),
-            RegisterEventHandler(OnShutdown(on_shutdown=fail)),
-        ]
+        return [EmitEvent(event=event) for event in closing]
 
     return RegisterEventHandler(OnProcessExit(target_action=process, on_exit=on_exit))

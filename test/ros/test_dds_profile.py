@@ -1,4 +1,4 @@
-"""Our commands give Fast DDS room for large images by themselves, unless the user configured it."""
+"""Our commands give Fast DDS room for large images, unless the user has configured it."""
 
 import re
 import shutil
