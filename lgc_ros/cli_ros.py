@@ -89,6 +89,14 @@ def play(
             "answered one with --wait-for-subscribers.",
         ),
     ] = None,
+    answer_timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1,
+            help="Seconds to wait for an answer with --in-step-with; three images in a row "
+            "without one end playing with an error.",
+        ),
+    ] = 20.0,
 ) -> None:
     """Publish a rosbag2: the recorded bytes, at the recorded pace, with the recorded QoS."""
     from lgc_ros.ros.player import PlayOptions
@@ -106,6 +114,7 @@ def play(
         reliable=reliable,
         wait_for=tuple(wait_for_subscribers or ()),
         in_step_with=in_step_with,
+        answer_s=answer_timeout,
     )
     with session("lgc_play") as ros, _progress() as bar:
         task = bar.add_task(bag.name, total=None)

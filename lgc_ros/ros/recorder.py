@@ -64,8 +64,10 @@ def record(
         Number of messages by topic; 0 for those asked for that never came.
 
     Raises:
-        LgcError: the file cannot be written, or no message came and there is nothing to keep.
+        LgcError: a topic name is invalid, the file cannot be written, or no message came.
     """
+    for topic in options.topics:
+        session.topic_name(topic)  # refused before there is a file
     with bag_writer(out) as writer:
         recorder = Recorder(session, writer, options)
         started_s, is_ready, reported = time.monotonic(), False, None

@@ -880,20 +880,53 @@ def test_a_managed_node_works_while_it_is_active(tmp_path, frames):
         assert "Traceback" not in robot.log
 
 
-def test_settings_that_cannot_be_used_end_the_node_with_the_reason(tmp_path):
-    with running_node(tmp_path, profile="fsat") as robot:
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"profile": "fsat"}, "did you mean 'fast'"),
+        ({"method": "foo"}, "could not configure: unknown method 'foo'"),
+        (
+            {"qos_overrides./image.subscription.reliability": "relible"},
+            "`relible`; start the node with values of ROS, such as",
+        ),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_used_end_the_node_with_the_reason(tmp_path, parameters, reason):
+    with running_node(tmp_path, **parameters) as robot:
         assert robot.process.wait(DEADLINE_S) == 1
-        assert "did you mean 'fast'" in robot.log
+        assert robot.log.count(reason) == 1
         assert "Traceback" not in robot.log
 
 
-def test_overrides_of_qos_that_ros_does_not_know_are_refused_with_the_reason(tmp_path):
-    name = "qos_overrides./image.subscription.reliability"
-    with running_node(tmp_path, **{name: "relible"}) as robot:
-        refused = "could not activate: the parameters qos_overrides./image cannot be used"
-        robot.spin_until(lambda: refused in robot.log, "the reason in the log")
-        assert "`relible`; start the node with values of ROS, such as" in robot.log
+@pytest.mark.parametrize(
+    ("rule", "remedy"),
+    [
+        ("image:=/bad//name", "no part begins with a digit"),
+        ("image:=two words", "no part begins with a digit"),
+        ("__ns:=/1st", "no part begins with a digit"),
+        ("image", "give NAME:=NAME"),
+    ],
+)
+def test_names_that_ros_does_not_allow_end_the_node_with_the_reason(tmp_path, rule, remedy):
+    with running_node(tmp_path, "-r", rule) as robot:
+        assert robot.process.wait(DEADLINE_S) == 1
+        assert f"the argument -r {rule} cannot be used: " in robot.log
+        assert remedy in robot.log
         assert "Traceback" not in robot.log
+
+
+def test_a_managed_node_that_cannot_be_configured_stays_up_and_can_be_told_better(tmp_path):
+    with running_node(tmp_path, autostart="false", method="foo") as robot:
+
+        def configure():
+            request = Transition(id=Transition.TRANSITION_CONFIGURE)
+            return robot.call(ChangeState, f"{NODE}/change_state", transition=request).success
+
+        assert not configure()
+        assert "could not configure: unknown method 'foo'" in diagnosis(robot, says("foo")).message
+        assert set_parameter(robot, "method", "poselib+ratio").successful
+        assert configure()
         assert robot.end() == 0
 
 
