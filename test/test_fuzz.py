@@ -169,6 +169,29 @@ def test_a_profile_with_a_wrong_value_is_refused_or_finite(tmp_path_factory, dat
     assert all(np.isfinite(v) for v in settings.values() if isinstance(v, int | float))
 
 
+@given(data=st.data(), value=wrong_values)
+def test_a_training_configuration_with_a_wrong_value_is_refused_or_built(
+    tmp_path_factory, data, value
+):
+    from training.config import read_train_config
+
+    content = {
+        "name": "tiny",
+        "sources": [{"kind": "simulation", "weight": 1.0}],
+        "validation": ["dump"],
+        "side": ["ratio"],
+        "blocks": 2,
+        "init": "",
+        "learning_rate": 1e-3,
+        "loss": "hybrid",
+    }
+    place = data.draw(st.sampled_from(list(places(content))))
+    path = tmp_path_factory.getbasetemp() / "train.yaml"
+    path.write_text(yaml.safe_dump(replaced(content, place, value)))
+    config = read_or_refused(ConfigError, read_train_config, path)
+    assert config is None or np.isfinite(config.learning_rate)
+
+
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
     for before, name in zip("abcdefgh", "bcdefghi", strict=True)

@@ -59,10 +59,8 @@ def _value(key: str, kind: str, value: object) -> object:
         isinstance(value, list | tuple) and all(isinstance(entry, str) for entry in value)
     ):
         raise ConfigError(f"{key} is {value!r:.80}, it must be a list of texts")
-    if isinstance(value, list):
-        return tuple(value)
     if kind not in ("int", "float"):
-        return value
+        return tuple(value) if isinstance(value, list) else value
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:
