@@ -5,7 +5,7 @@ STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format bench clean
+.PHONY: help install demo test campaign lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -27,6 +27,9 @@ demo: install  ## run the node on a made-up walk; open results/demo/report.html
 
 test: install  ## run the tests; ARGS="-k camera" chooses some
 	$(BIN)/python -m pytest $(ARGS)
+
+campaign: install  ## send the node malformed messages, signals, kills and clock jumps: half an hour
+	$(BIN)/python -m pytest test/ros -m campaign $(ARGS)
 
 lint: install  ## check style, formatting and who imports whom
 	$(BIN)/ruff check .
