@@ -5,10 +5,10 @@ STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint types format bench clean
+.PHONY: help install demo test check campaign lint types format bench clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 install: $(STAMP)  ## install lgc_ros and its tools into .venv (again when requirements change)
 
@@ -30,6 +30,9 @@ test: install  ## run all tests; ARGS="-k camera" selects some
 
 check: lint types  ## lint, types and unit tests in parallel: the fast inner loop
 	$(BIN)/python -m pytest -q -n auto -m "not slow and not ros" $(ARGS)
+
+campaign: install  ## stress the node: malformed messages, signals, kills, clock jumps (half an hour)
+	$(BIN)/python -m pytest test/ros -m campaign $(ARGS)
 
 lint: install  ## check style, formatting and import contracts
 	$(BIN)/ruff check .

@@ -36,7 +36,10 @@ class Trajectory:
         cls, stamps_ns: Sequence[int], positions: np.ndarray, quaternions: np.ndarray, where: str
     ) -> Trajectory:
         """Samples in any order; those without a pose (NaN, zero quaternion) are left out."""
-        stamps_ns = np.array(stamps_ns, np.int64)
+        try:
+            stamps_ns = np.array(stamps_ns, np.int64)
+        except OverflowError as error:
+            raise SourceError(f"{where} holds a stamp that is no time in nanoseconds") from error
         positions = np.array(positions, np.float64).reshape(-1, 3)
         quaternions = np.array(quaternions, np.float64).reshape(-1, 4)
         norms = np.linalg.norm(quaternions, axis=1)
@@ -93,7 +96,10 @@ def read_trajectory(path: str | Path) -> Trajectory:
 def parse_stamp(text: str) -> int:
     """Decimal seconds as nanoseconds, without the rounding of a float; ValueError if none."""
     try:
-        return int(Decimal(text).scaleb(9).to_integral_value())
+        stamp_ns = Decimal(text).scaleb(9)
+        if not abs(stamp_ns) < 2**63:
+            raise ValueError
+        return int(stamp_ns.to_integral_value())
     except (InvalidOperation, OverflowError, ValueError) as error:
         raise ValueError(f"'{text}' is not a stamp in seconds") from error
 

@@ -390,8 +390,11 @@ def test_lgc_evaluate_trajectory_says_when_files_have_no_stamps(done, tmp_path):
     assert json.loads((tmp_path / "errors.json").read_text())["rpe_over"] == "1 frame"
 
 
-def odometry_and_depth(frames, path):
-    """The frames as a bag with wheel odometry and depth, as a robot records them."""
+def odometry_and_depth(frames, path, missing=0):
+    """The frames as a bag with wheel odometry and depth, as a robot records them.
+
+    Of the first frames, as many as are `missing` were recorded before wheels and depth came up.
+    """
     rosbag2 = pytest.importorskip("rosbags.rosbag2")
     from rosbags.typesys import Stores, get_typestore
 
@@ -407,6 +410,8 @@ def odometry_and_depth(frames, path):
 
     def messages(frame):
         yield from bag_writer._messages(frame, types, None)
+        if frame.index < missing:
+            return
         stamp = types["builtin_interfaces/msg/Time"](*divmod(frame.stamp_ns, 10**9))
         header = types["std_msgs/msg/Header"](stamp, bag_writer.CAMERA_FRAME)
         depth = types["sensor_msgs/msg/Image"](
@@ -443,9 +448,10 @@ def _bytes(array):
     return np.ascontiguousarray(array).view(np.uint8).ravel()
 
 
+@pytest.mark.parametrize("missing", [0, 4])
 @pytest.mark.parametrize("scale", ["odom", "depth"])
-def test_lgc_run_takes_metres_from_what_a_bag_holds(walk, tmp_path, scale):
-    odometry_and_depth(walk, tmp_path / "bag")
+def test_lgc_run_takes_metres_from_what_a_bag_holds(walk, tmp_path, scale, missing):
+    odometry_and_depth(walk, tmp_path / "bag", missing)
     arguments = ("--method", "poselib+ratio", "--scale", scale, "--align", "se3", *SETTINGS)
     result = lgc("run", tmp_path / "bag", "--out", tmp_path / "out", *arguments)
     assert result.exit_code == 0, result.output
