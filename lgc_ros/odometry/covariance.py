@@ -1,21 +1,27 @@
 """Uncertainty of poses that build on one another.
 
-Inside, the error of a pose is a step `(omega, v)` on the left of `T_wc`: a rotation about, and a
-motion of, the world's origin. Such errors add along a chain of keyframes, wherever they are.
+Internally the error of a pose is a step `(omega, v)` on the left of `T_wc`: a rotation about the
+world origin and a translation of it. Such errors add along a chain of keyframes.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lgc_ros.geometry.epipolar import skew
 
-# Standard deviations below which no pose is published: what keypoints leave of a rotation at best
-# (0.05 px at a focal length of 500 px), and of a position ten metres from what is seen. Zero, as
-# for a first pose that is the origin by definition, is certainty to a filter, or an error.
+if TYPE_CHECKING:
+    from lgc_ros.odometry.map import HasPose
+    from lgc_ros.odometry.tracking import Pose
+
+# Smallest standard deviations that are published: the best that keypoints allow (0.05 px at a focal
+# length of 500 px), and that at a distance of ten metres. A filter takes zero for certainty, or
+# rejects it; the first pose, which is the origin by definition, would have it.
 FLOOR_M, FLOOR_RAD = 1e-3, 1e-4
-# Least eigenvalue of a matrix of correlations, and least variance: far more than rounding leaves,
-# far less than anyone can tell.
+# Smallest eigenvalue of a correlation matrix, and smallest variance: far above rounding errors, far
+# below anything measurable.
 MIN_EIGENVALUE, MIN_VARIANCE = 1e-9, 1e-12
 
 
@@ -28,38 +34,54 @@ def in_world(covariance_cam: np.ndarray, T_wc: np.ndarray) -> np.ndarray:
     return adjoint @ covariance_cam @ adjoint.T
 
 
-def rescaled(covariance_world: np.ndarray, factor: float, centre: np.ndarray) -> np.ndarray:
+def T_wc(pose: HasPose) -> np.ndarray:
+    """(4, 4) camera to world."""
+    T = np.eye(4)
+    T[:3, :3], T[:3, 3] = pose.R_cw.T, -pose.R_cw.T @ pose.t_cw
+    return T
+
+
+def chained(reference: np.ndarray, pose: Pose) -> np.ndarray:
+    """World covariance of a pose that was estimated relative to a keyframe.
+
+    Args:
+        reference: (6, 6) world covariance of the keyframe.
+    """
+    return reference + in_world(pose.covariance, T_wc(pose))
+
+
+def rescaled(covariance_world: np.ndarray, factor: float, center: np.ndarray) -> np.ndarray:
     """Covariance of the step after the world was scaled about a point."""
     J = np.eye(6)
     J[3:, 3:] *= factor
-    J[3:, :3] = (1 - factor) * skew(centre)
+    J[3:, :3] = (1 - factor) * skew(center)
     return J @ covariance_world @ J.T
 
 
 def of_pose(covariance_world: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Covariance of position and orientation as ROS has it: x, y, z, then about the fixed axes."""
+    """Covariance of position and orientation in ROS order: x, y, z, then about the fixed axes."""
     J = np.zeros((6, 6))
     J[:3, :3], J[:3, 3:], J[3:, :3] = -skew(position), np.eye(3), np.eye(3)
     return J @ covariance_world @ J.T
 
 
 def of_scale(position: np.ndarray, sigma: float) -> np.ndarray:
-    """What a relative error of the scale adds to a position, or to a velocity: along itself."""
+    """What a relative scale error adds to a position or a velocity: variance along it."""
     covariance = np.zeros((6, 6))
     covariance[:3, :3] = sigma**2 * np.outer(position, position)
     return covariance
 
 
 def floor() -> np.ndarray:
-    """The least covariance of position and orientation."""
+    """Smallest covariance of position and orientation."""
     return np.diag(np.repeat([FLOOR_M, FLOOR_RAD], 3) ** 2)
 
 
 def positive_definite(covariance: np.ndarray) -> np.ndarray:
-    """The same without what rounding did: symmetric and positive definite.
+    """The nearest matrix that is symmetric and positive definite in spite of rounding.
 
-    Judged by correlations, so that large variances of a position do not hide small ones of an
-    orientation.
+    Eigenvalues are those of the correlations, so that large variances of the position do not mask
+    small ones of the orientation.
     """
     covariance = (covariance + covariance.T) / 2
     sigmas = np.sqrt(np.maximum(np.diag(covariance), MIN_VARIANCE))
@@ -69,3 +91,30 @@ def positive_definite(covariance: np.ndarray) -> np.ndarray:
         return covariance
     covariance = units * ((vectors * np.maximum(values, MIN_EIGENVALUE)) @ vectors.T)
     return (covariance + covariance.T) / 2
+
+
+def published(
+    covariance_world: np.ndarray,
+    position: np.ndarray,
+    scale_sigma: float,
+    displacement: np.ndarray,
+    held_sigma_m: float,
+) -> np.ndarray:
+    """(6, 6) covariance of a pose as ROS takes it, with all that is uncertain about its scale.
+
+    Args:
+        covariance_world: of the step on the left of T_wc.
+        position: (3,) of the camera in the world.
+        scale_sigma: relative standard deviation of the scale.
+        displacement: (3,) error that earlier corrections of the scale left behind.
+        held_sigma_m: standard deviation of a position that is held.
+    """
+    covariance = (
+        of_pose(covariance_world, position)
+        + of_scale(position, scale_sigma)
+        + of_scale(displacement, 1.0)
+        + floor()
+    )
+    if held_sigma_m:
+        covariance[:3, :3] += held_sigma_m**2 * np.eye(3)
+    return positive_definite(covariance)

@@ -1,4 +1,4 @@
-"""What ties a new keyframe to the map: landmarks of others found in it, and new ones with them."""
+"""Mapping: a new keyframe gets landmarks, old and new, and the map is refined around it."""
 
 from __future__ import annotations
 
@@ -7,73 +7,135 @@ import numpy as np
 from lgc_ros.geometry.epipolar import essential_from_pose, sampson_distance
 from lgc_ros.matching.correspondences import match, row_distances
 from lgc_ros.matching.guided import NOT_FOUND, match_guided
-from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, motion_between
-from lgc_ros.odometry.tracking import MIN_LANDMARKS, Track
+from lgc_ros.odometry import covariance
+from lgc_ros.odometry.local_adjustment import adjust_window
+from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, View, motion_between
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.tracking import MIN_LANDMARKS, KeyframeMatcher, Pose, Track
+from lgc_ros.runtime.stage_timer import StageTimer
 
-# Landmarks of this many keyframes are looked for in a new one, this far from where they should be,
-# and found if as alike as this share of the matches that gave its pose.
-CONNECTED_KEYFRAMES = 10
+# A new keyframe is searched for the landmarks of this many covisible keyframes, this far from their
+# projections. A keypoint is accepted if its descriptor is as close as those of this share of the
+# matches that gave the pose.
+SEARCHED_KEYFRAMES = 10
 SEARCH_PX = 4.0
-ALIKE_SHARE = 0.97
-# Matches that no filter has seen make landmarks within this part of the inlier threshold.
-CLOSE_SHARE = 0.5
+SIMILAR_SHARE = 0.97
+# Matches that no filter has scored must be this much closer to their epipolar lines than inliers.
+UNFILTERED_THRESHOLD = 0.5
+
+
+def insert_keyframe(
+    landmarks: LandmarkMap, view: View, track: Track, pose: Pose, options: OdometryOptions
+) -> Keyframe:
+    """Make a tracked view a keyframe: hand landmarks over, add new ones, refine the window."""
+    reference, used = track.reference, pose.used
+    keyframe = Keyframe(view, pose.R_cw, pose.t_cw)
+    keyframe.covariance = covariance.chained(reference.covariance, pose)
+    keyframe.landmark_ids[track.index1[used]] = reference.landmark_ids[track.index0[used]]
+    landmarks.add_keyframe(keyframe, keep=reference)
+    landmarks.triangulate(reference, keyframe, track.index0, track.index1)
+    connect(landmarks, keyframe, track, options.threshold_px)
+    adjust_window(landmarks, options.window, options.window_fixed, options.window_iterations)
+    return keyframe
+
+
+def insert_rotated_keyframe(
+    landmarks: LandmarkMap, view: View, track: Track, pose: Pose
+) -> Keyframe:
+    """Make a view a keyframe that only rotated: it adds no landmarks."""
+    keyframe = Keyframe(view, pose.R_cw, pose.t_cw)
+    keyframe.covariance = covariance.chained(track.reference.covariance, pose)
+    keyframe.landmark_ids[track.index1] = track.reference.landmark_ids[track.index0]
+    landmarks.add_keyframe(keyframe, keep=track.reference)
+    return keyframe
+
+
+def locate_earlier_keyframes(
+    landmarks: LandmarkMap, reference: Keyframe, matcher: KeyframeMatcher, timer: StageTimer
+) -> Keyframe:
+    """Recover the translation that was held back before the first landmarks; the world stays.
+
+    Each keyframe before the reference is located by the landmarks of the next one, as far back as
+    that succeeds. The earliest one found keeps its pose and all others move.
+
+    Returns:
+        That earliest keyframe.
+    """
+    origin, spread = reference, np.zeros((6, 6))
+    held = reference.R_cw, reference.t_cw
+    for older in landmarks.keyframes[-3::-1]:
+        track = matcher(older.view, origin, landmarks, timer)
+        if track.pose is None:
+            break
+        held = older.R_cw, older.t_cw
+        older.R_cw, older.t_cw = track.pose.R_cw, track.pose.t_cw
+        spread += covariance.in_world(track.pose.covariance, covariance.T_wc(older))
+        used = track.pose.used
+        older.landmark_ids[track.index1[used]] = origin.landmark_ids[track.index0[used]]
+        landmarks.triangulate(origin, older, track.index0, track.index1)
+        origin = older
+    landmarks.transform(*held, origin)
+    if origin is not reference:
+        reference.covariance = origin.covariance + spread
+    return origin
 
 
 def connect(landmarks: LandmarkMap, keyframe: Keyframe, track: Track, threshold_px: float) -> None:
-    """Tie a new keyframe to more than the one it was matched to: longer, stiffer tracks.
+    """Tie a new keyframe to more keyframes than the one it was matched to.
 
-    Landmarks of others are looked for where the pose says they should be, so that drift ends where
-    the camera comes back to. What is left becomes new landmarks with one of them.
+    Landmarks of covisible keyframes are searched for where the pose predicts them, which makes
+    tracks longer and ends the drift where the camera comes back. The remaining keypoints become new
+    landmarks with one of these keyframes.
     """
     others = [
         other
-        for shared, other in landmarks.covisible(keyframe.landmark)
+        for shared, other in landmarks.covisible(keyframe.landmark_ids)
         if other is not keyframe and shared >= MIN_LANDMARKS
-    ][:CONNECTED_KEYFRAMES]
+    ][:SEARCHED_KEYFRAMES]
     if not others:
         return
-    _find_landmarks(landmarks, keyframe, others, _usual_distance(track, keyframe))
+    _find_landmarks(landmarks, keyframe, others, _typical_distance(track, keyframe))
     for other in others:
         if other is not track.reference:
-            _make_landmarks(landmarks, other, keyframe, threshold_px)
+            _add_landmarks(landmarks, other, keyframe, threshold_px)
             return
 
 
-def _usual_distance(track: Track, keyframe: Keyframe) -> float:
-    """How far descriptors of the same point are apart in most of the matches of a pose."""
+def _typical_distance(track: Track, keyframe: Keyframe) -> float:
+    """Descriptor distance that most matches of the pose stay below."""
     used = track.pose.used
     distance = row_distances(
         track.reference.view.features.descriptors[track.index0[used]],
         keyframe.view.features.descriptors[track.index1[used]],
     )
-    return float(np.quantile(distance, ALIKE_SHARE))
+    return float(np.quantile(distance, SIMILAR_SHARE))
 
 
 def _find_landmarks(
     landmarks: LandmarkMap, keyframe: Keyframe, others: list[Keyframe], max_distance: float
 ) -> None:
-    """Give keypoints without a landmark those of others that should be where they are."""
+    """Assign landmarks of other keyframes to keypoints where they are predicted."""
     view = keyframe.view
-    ids, x, descriptors = landmarks.expected(keyframe, others)
+    ids, x, descriptors = landmarks.predicted_observations(keyframe, others)
     radius = SEARCH_PX / view.camera.focal
     found = match_guided(x, descriptors, view.x, view.features.descriptors, radius, max_distance)
     new = found != NOT_FOUND
-    new[new] = keyframe.landmark[found[new]] == NONE
-    keyframe.landmark[found[new]] = ids[new]
+    new[new] = keyframe.landmark_ids[found[new]] == NONE
+    keyframe.landmark_ids[found[new]] = ids[new]
 
 
-def _make_landmarks(
+def _add_landmarks(
     landmarks: LandmarkMap, other: Keyframe, keyframe: Keyframe, threshold_px: float
 ) -> None:
     """New landmarks from keypoints of two keyframes that show none yet.
 
-    No filter has seen their matches; the poses, which are known, tell right from wrong.
+    No filter has scored these matches; the known poses reject the outliers.
     """
-    free0, free1 = (np.flatnonzero(k.landmark == NONE) for k in (other, keyframe))
+    free0, free1 = (np.flatnonzero(k.landmark_ids == NONE) for k in (other, keyframe))
     matches = match(other.view.features.subset(free0), keyframe.view.features.subset(free1))
     index0, index1 = free0[matches.index0[matches.mutual]], free1[matches.index1[matches.mutual]]
     E_10 = essential_from_pose(*motion_between(other, keyframe))
-    threshold = CLOSE_SHARE * threshold_px / keyframe.view.camera.focal
+    threshold = UNFILTERED_THRESHOLD * threshold_px / keyframe.view.camera.focal
     x0, x1 = other.view.x[index0], keyframe.view.x[index1]
     close = sampson_distance(E_10, x0, x1) < threshold**2
     landmarks.triangulate(other, keyframe, index0[close], index1[close])

@@ -112,18 +112,18 @@ def refine_pose(
     observed: np.ndarray,
     whitening: np.ndarray,
     point_covariances: np.ndarray | None = None,
-    hold_centre: bool = False,
+    hold_center: bool = False,
 ) -> RefinedPose:
     """The pose of a camera that sees `points` (N, 3) of the world at `observed` (N, 2).
 
     With `point_covariances` (N, 3, 3) a point of uncertain depth counts only across its ray: it
-    still tells the rotation. `hold_centre` lets the camera turn about its centre only.
+    still tells the rotation. `hold_center` lets the camera turn about its center only.
     """
-    # Turning about the centre moves no point's distance from it: v = 0 in the camera's frame.
-    free = slice(0, 3) if hold_centre else slice(0, 6)
+    # Turning about the center moves no point's distance from it: v = 0 in the camera's frame.
+    free = slice(0, 3) if hold_center else slice(0, 6)
     # By rows, as the loops take them; PoseLib's are by columns.
     R_cw, t_cw = np.array(R_cw, order="C"), np.array(t_cw)
-    centre = -R_cw.T @ t_cw
+    center = -R_cw.T @ t_cw
     if point_covariances is None:
         point_covariances = np.zeros((len(points), 3, 3))
     noise = np.linalg.inv(whitening.T @ whitening)
@@ -134,7 +134,7 @@ def refine_pose(
         step = np.linalg.solve(H, g)
         turn = rotation_from_vector(step)
         R_cw = turn @ R_cw
-        t_cw = -R_cw @ centre if hold_centre else turn @ t_cw + step[3:]
+        t_cw = -R_cw @ center if hold_center else turn @ t_cw + step[3:]
         if step @ H @ step < CONVERGED_SIGMAS**2:
             break
     # The last step, too, may have carried the camera past points.

@@ -1,4 +1,4 @@
-"""What visual odometry says after a frame, and the verdicts it can come to."""
+"""The state after a frame, and the statuses it can have."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ FEW_MATCHES = "few_matches"
 LOST = "lost"
 STATUSES = (OK, INITIALIZING, NO_MOTION, ROTATION_ONLY, DEGENERATE, FEW_MATCHES, LOST)
 TRACKED = (OK, NO_MOTION, ROTATION_ONLY)
-"""Statuses whose pose is as good as it gets; with the others, all or part of it is held."""
+"""Statuses with an estimated pose; with the others, all or part of it is held."""
 
 
 @dataclass(frozen=True, eq=False)
 class OdometryState:
-    """What is known after a frame.
+    """Result of one frame.
 
     Attributes:
         stamp_ns: of the frame.
         status: one of STATUSES.
-        message: why, in user terms; empty when all is well.
+        message: the reason, in user terms; empty if tracked.
         T_wc: (4, 4) camera to world; the first frame's camera is the world.
         covariance: (6, 6) of position and orientation (fixed axes), as in ROS.
         twist: (6,) linear (m/s) and angular (rad/s) velocity in the camera frame.
@@ -36,10 +36,10 @@ class OdometryState:
         relative_stamp_ns: stamp of that keyframe.
         points_cam: (N, 3) landmarks the pose rests on, in the camera frame.
         points_px: (N, 2) their keypoints in the image.
-        scores: (N,) what the method thinks of their matches, in [0, 1].
+        scores: (N,) of their matches, in [0, 1].
         counts: features, matches, kept, inliers and landmarks.
         ms: milliseconds by stage.
-        scale_sigma: relative standard deviation of the scale; 1 while no source has said anything.
+        scale_sigma: relative standard deviation of the scale; 1 while no source has measured it.
     """
 
     stamp_ns: int
@@ -64,6 +64,18 @@ class OdometryState:
         return self.status in TRACKED
 
     def without_matches(self) -> OdometryState:
-        """The same but for matches and landmarks: a thousandth of the memory, to be kept."""
+        """The same without matches and landmarks, which take a thousand times the memory."""
         nothing = {"points_cam": np.empty((0, 3)), "points_px": np.empty((0, 2))}
         return replace(self, relative=None, scores=np.empty(0), **nothing)
+
+
+def match_counts(result: TwoViewResult | None, landmarks: int) -> dict[str, int]:
+    """Matches of a frame, those kept by outlier rejection, inliers, and landmarks used."""
+    if result is None:
+        return {"matches": 0, "kept": 0, "inliers": 0, "landmarks": 0}
+    return {
+        "matches": len(result.correspondences),
+        "kept": int(result.kept.sum()),
+        "inliers": int(result.inliers.sum()),
+        "landmarks": landmarks,
+    }

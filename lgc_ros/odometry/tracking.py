@@ -11,11 +11,11 @@ from lgc_ros.estimation.estimators import EstimatorOptions
 from lgc_ros.estimation.methods import parse_method
 from lgc_ros.estimation.two_view import RelativePoseSolver, TwoViewResult
 from lgc_ros.matching.correspondences import Matches, correspond, match, nearest_per_keypoint
-from lgc_ros.odometry.initialization import ReferenceMatches
 from lgc_ros.odometry.map import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View, motion_between
+from lgc_ros.odometry.motion_search import ReferenceMatches
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.pose_optimization import refine_pose
-from lgc_ros.runtime.stage_timer import Clock
+from lgc_ros.runtime.stage_timer import StageTimer
 
 # Landmarks that make a pose: fewer leave too much to chance.
 MIN_LANDMARKS = 15
@@ -46,7 +46,7 @@ class Track:
     index0: np.ndarray  # keypoints of the reference
     index1: np.ndarray  # keypoints of the view
     rows: np.ndarray  # their places among the correspondences of the result
-    sight: ReferenceMatches  # all that outlier rejection let through
+    candidates: ReferenceMatches  # all that outlier rejection let through
     pose: Pose | None = None
 
 
@@ -60,12 +60,12 @@ class Pose:
     used: np.ndarray  # (M,) bool over the track's matches: landmarks that agree
 
     @property
-    def centre(self) -> np.ndarray:
+    def center(self) -> np.ndarray:
         """Position of the camera in the world."""
         return -self.R_cw.T @ self.t_cw
 
 
-class Tracker:
+class KeyframeMatcher:
     """Matches views to keyframes with the method that the options name."""
 
     def __init__(self, options: OdometryOptions) -> None:
@@ -77,7 +77,7 @@ class Tracker:
         )
 
     def __call__(
-        self, view: View, reference: Keyframe, landmarks: LandmarkMap, timer: Clock
+        self, view: View, reference: Keyframe, landmarks: LandmarkMap, timer: StageTimer
     ) -> Track:
         """Match a view to a keyframe; its pose, if landmarks of the keyframe give one."""
         matches, rejected = self._match(view, reference, timer)
@@ -92,7 +92,7 @@ class Tracker:
         return track
 
     def _match(
-        self, view: View, reference: Keyframe, timer: Clock
+        self, view: View, reference: Keyframe, timer: StageTimer
     ) -> tuple[Matches, TwoViewResult]:
         matches = match(reference.view.features, view.features)
         correspondences = correspond(
@@ -108,7 +108,7 @@ class Tracker:
 
         Without a filter's scores nothing tells which matches a rough pose could rest on.
         """
-        if self.solver.filter is not None and np.all(reference.landmark == NONE):
+        if self.solver.filter is not None and np.all(reference.landmark_ids == NONE):
             rough = self.solver.estimate(rejected, rough=True)
             needed_deg = ROUGH_PARALLAX * self.options.init_parallax_deg
             if rough.pose is not None and rough.parallax_deg < needed_deg:
@@ -146,7 +146,7 @@ class Tracker:
         None if too few of them lie in front of the camera where they were seen, or if they leave
         the pose undetermined.
         """
-        ids = track.reference.landmark[track.index0]
+        ids = track.reference.landmark_ids[track.index0]
         known = np.flatnonzero(ids >= 0)
         if len(known) < MIN_LANDMARKS:
             return None
@@ -191,5 +191,5 @@ def _make_track(view: View, reference: Keyframe, matches: Matches, result: TwoVi
         nearest_per_keypoint(matches, chosen) for chosen in (result.inliers, result.kept)
     )
     index1 = matches.index1[kept]
-    sight = ReferenceMatches(matches.index0[kept], index1, view.x[index1])
-    return Track(reference, result, matches.index0[rows], matches.index1[rows], rows, sight)
+    candidates = ReferenceMatches(matches.index0[kept], index1, view.x[index1])
+    return Track(reference, result, matches.index0[rows], matches.index1[rows], rows, candidates)

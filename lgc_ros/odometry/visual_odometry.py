@@ -1,45 +1,45 @@
-"""Visual odometry: frames in, poses and verdicts out; no files, no ROS, the same result twice.
+"""Visual odometry: frames in, poses with covariance and status out.
 
-Each frame is matched to a keyframe some way back. The two-view method (the learned filter, or a
-baseline) tells right matches from wrong ones; the landmarks that the keyframe's keypoints show
-then give the pose in the map's scale. New keyframes triangulate new landmarks, and the latest
-keyframes are refined together.
+Each frame is matched to a keyframe. The two-view method (the learned filter, or a baseline) rejects
+outliers, and the landmarks that the keyframe's keypoints show give the pose in the scale of the map.
+New keyframes triangulate new landmarks, and the latest keyframes are refined together.
+
+There are no files and no ROS here, and the same frames always give the same result.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-import cv2
 import numpy as np
 
 from lgc_ros.errors import CameraError, LgcError
 from lgc_ros.features.base import Extractor, Features, make_extractor
 from lgc_ros.features.image_sharpness import with_sharpness
 from lgc_ros.filter.correspondence_filter import CorrespondenceFilter
-from lgc_ros.geometry.epipolar import (
-    essential_from_pose,
-    parallax_deg,
-    rotation_error_deg,
-    sampson_distance,
-)
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry import covariance
 from lgc_ros.odometry.bundle_adjustment import warm_up
+from lgc_ros.odometry.history import PoseHistory
 from lgc_ros.odometry.initialization import (
-    Motion,
-    ReferenceMatches,
-    find_motion,
-    motion_covariance,
+    FirstMotion,
+    first_motion,
+    triangulate_first_landmarks,
 )
-from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, Posed, View, motion_between
-from lgc_ros.odometry.mapping import connect
+from lgc_ros.odometry.keyframe_policy import keyframe_is_due, nearer_keyframe, overlap_is_low
+from lgc_ros.odometry.map import Keyframe, LandmarkMap, View
+from lgc_ros.odometry.map_check import MapCheck
+from lgc_ros.odometry.mapping import (
+    insert_keyframe,
+    insert_rotated_keyframe,
+    locate_earlier_keyframes,
+)
+from lgc_ros.odometry.metric_scale import Correction, MetricScale
+from lgc_ros.odometry.motion_gate import MotionGate, pure_rotation
+from lgc_ros.odometry.motion_search import ReferenceMatches
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.pose_optimization import fit_rotation, refine_pose
-from lgc_ros.odometry.scale import MEMORY, NEEDS, ScaleEstimator, ScaleEvidence
 from lgc_ros.odometry.state import (
     DEGENERATE,
     FEW_MATCHES,
@@ -47,50 +47,47 @@ from lgc_ros.odometry.state import (
     LOST,
     NO_MOTION,
     OK,
-    ROTATION_ONLY,
     TRACKED,
     OdometryState,
+    match_counts,
 )
-from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track, Tracker
-from lgc_ros.runtime.stage_timer import Clock
+from lgc_ros.odometry.tracking import MIN_LANDMARKS, KeyframeMatcher, Pose, Track
+from lgc_ros.runtime.stage_timer import StageTimer
 from lgc_ros.runtime.threads import limit_threads
 
-# Share of the matches that must agree on a pose of two views.
-MIN_INLIER_SHARE = 0.2
-# Share of the matches that should show landmarks; below, new ones are made as soon as they can.
-LANDMARK_SHARE = 1 / 3
-# Below this median distance from the best rotation, in pixels, parallax cannot be told from noise.
-ROTATION_ONLY_PX = 1.0
-# What motion such a rotation may hide, in pixels, and how far points may be before it is known.
-HIDDEN_PX = 3.0
+# Motion that a pure rotation may hide, and how far points may be before their depth is known.
+HIDDEN_MOTION_PX = 3.0
 UNKNOWN_DEPTH = 10.0
-# Views since the reference that help to tell motions apart.
-MAX_SIGHTS = 5
-# A map is confirmed where its pose explains this share of the matches that agree on some pose, and
-# given up when this many more views refute than confirm it.
-CONFIRMED_SHARE = 0.8
-DISTRUST = 2
-# What a new beginning needs: landmarks, and the share of the matches that become one.
-MIN_INITIAL_LANDMARKS = 40
-MIN_INITIAL_SHARE = 1 / 3
-# What a first motion has wrong that all matches share: a turn as large as the noise of one, and a
-# shift, relative to its length.
-INITIAL_SIGMA = 0.02
-# Landmarks in common that carry the scale over to a new beginning.
-MIN_COMMON_LANDMARKS = 5
-# Without them, speed is taken to last for so many seconds, and depth to change at most this much.
-SPEED_LASTS_S = 1.5
-DEPTH_CHANGE = 2.0
-# An older keyframe takes the place of a new one if it is this much nearer than the current one.
-RETURN_DISTANCE = 0.6
-RETURN_TURN_DEG = 15.0
-# Motion within this many standard deviations may be noise, and is held back until it is more.
-STILL_SIGMAS = 2.0
-# Uncertainty while lost: the last speed may have changed by as much as itself, or by this turn.
-LOST_TURN_RADPS = 0.5
-# Standard deviation of a position that is held until there are metres: what a fast robot (10 m/s)
-# covers in the usual waiting time.
-UNKNOWN_POSITION_M = 100.0
+# Views since the reference that are kept to tell motions apart.
+MAX_VIEWS_BETWEEN = 5
+# Re-initialization needs this many times the keypoints of a tracked frame.
+REINITIALIZATION_FACTOR = 5
+
+WheelPose = np.ndarray | Callable[[], np.ndarray | None] | None
+
+
+@dataclass(eq=False)
+class Reference:
+    """The keyframe that views are matched to, and what was seen since it took over.
+
+    Attributes:
+        most_matches: largest number of matches a view had with it.
+        views: matches of the views since then, for initialization.
+    """
+
+    keyframe: Keyframe
+    most_matches: int = 0
+    views: list[ReferenceMatches] = field(default_factory=list)
+
+    def saw(self, track: Track) -> None:
+        """Count the matches of a view."""
+        self.most_matches = max(self.most_matches, len(track.index0))
+
+    def remember(self, matches: ReferenceMatches) -> None:
+        """Keep the matches of a view; of many views every other one."""
+        self.views.append(matches)
+        if len(self.views) > MAX_VIEWS_BETWEEN:
+            self.views = self.views[1::2]
 
 
 class VisualOdometry:
@@ -99,6 +96,10 @@ class VisualOdometry:
     Args:
         options: settings.
         extract: extractor to use instead of the one that the options name.
+
+    Attributes:
+        map: keyframes and landmarks.
+        extract: the extractor.
     """
 
     def __init__(
@@ -109,644 +110,297 @@ class VisualOdometry:
         self.extract = with_sharpness(
             extract or make_extractor(o.features, o.max_keypoints, o.spread)
         )
-        self._tracker = Tracker(o)
+        self._match = KeyframeMatcher(o)
         warm_up()
         self.reset()
 
     @property
     def filter(self) -> CorrespondenceFilter | None:
         """The learned filter, if the method has one."""
-        return self._tracker.solver.filter
+        return self._match.solver.filter
 
     @property
     def scale_sigma(self) -> float:
-        """Relative standard deviation of the scale; 1 while no source has said anything."""
+        """Relative standard deviation of the scale; 1 while no source has measured it."""
         return self._scale.sigma
 
     def scale_warning(self) -> str:
-        """What the source of scale is missing if it mostly knew nothing; else empty."""
-        scale, source = self._scale, self.options.scale.source
-        if source == "none" or 2 * scale.answered >= scale.asked:
-            return ""
-        return (
-            f"scale source {source} knew nothing at {scale.asked - scale.answered} of "
-            f"{scale.asked} keyframes, so do not trust metres: it needs {NEEDS[source]}"
-        )
+        """What the scale source lacks if it could rarely measure; empty otherwise."""
+        return self._scale.warning()
 
     def reset(self) -> None:
-        """Forget everything but the settings; the next frame is the new world."""
+        """Forget everything but the settings; the next frame is the origin."""
         o = self.options
         self.map = LandmarkMap(o.sigma_px, o.max_keyframes)
-        self._scale = ScaleEstimator(o.scale)
-        # Where the way before a correction of the scale has left the world, against one of that
-        # scale from the beginning: nothing jumps, so the error stays, and is owned up to.
-        self._misplaced = np.zeros(3)
-        # Keyframes and their predecessors whose wheel odometry had not arrived in time.
-        self._late: deque[tuple[Keyframe, Keyframe]] = deque(maxlen=MEMORY)
-        self._held_s = 0.0  # how long the robot has moved without metres
-        self._reference: Keyframe | None = None
-        self._most_matches = 0
-        self._sights: list[ReferenceMatches] = []
-        self._initialized = False
-        self._trust = 0
-        self._depth: float | None = None
-        self._anchor = np.eye(3), np.zeros(3)
-        self._T_wc = np.eye(4)  # the last pose, also where its position is held back
-        self._first: OdometryState | None = None
-        self._last: OdometryState | None = None
-        self._last_good: OdometryState | None = None
-        self._failures = 0
+        self._reference: Reference | None = None
+        self._scale = MetricScale(o.scale, self.map)
+        self._gate = MotionGate(o.still_px)
+        self._check = MapCheck(o)
+        self._history = PoseHistory()
 
     def process(
         self,
         frame: Frame,
-        T_oc: np.ndarray | Callable[[], np.ndarray | None] | None = None,
+        T_oc: WheelPose = None,
         features: Callable[[], Features] | None = None,
     ) -> OdometryState:
-        """The state after this frame.
+        """The state after this frame; for a frame that cannot be used, the state says why.
 
-        `T_oc` is the pose of the camera in the wheel odometry at the frame's stamp, if there is
-        one; the scale source `odom` needs it. Where it may arrive later than the frame, it is a
-        function, which is asked again while it gives None. `features` gives the keypoints of the
-        image where they are extracted elsewhere, see prefetch.py. A frame that cannot
-        be used (out of order, of another size than its camera) is answered with the reason.
+        Args:
+            frame: image with camera and stamp; newer than the frame before.
+            T_oc: (4, 4) pose of the camera in the wheel odometry at the frame's stamp, for the
+                scale source `odom`. If its samples may arrive later than the frame: a function
+                that returns None until then.
+            features: returns the keypoints of the image, if they are extracted elsewhere (see
+                prefetch.py).
+
+        Raises:
+            CameraError: the frame has no camera.
         """
-        timer = Clock()
+        timer = StageTimer()
         if frame.camera is None:
             raise CameraError("the frame has no camera; give its calibration with --camera")
-        refusal = self._refusal(frame)
+        refusal = self._history.refusal(frame)
         if refusal is not None:
             return refusal
         try:
-            _check(frame)
-            view = self._view(frame, T_oc, features or partial(self.extract, frame.image))
+            _check_sizes(frame)
+            view = _make_view(frame, T_oc, features or partial(self.extract, frame.image))
         except LgcError as error:
-            return self._fail(frame.stamp_ns, str(error), None, timer)
+            return self._hold(frame.stamp_ns, str(error), None, timer)
         timer.lap("features")
         if self._reference is None:
-            return self._start(view, timer)
-        self._ask_late_wheels()
-        track = self._track_any(view, timer)
-        if not self._map_is_trusted(view, track):
+            return self._begin(view, timer)
+        self._use_late_scale_measurements()
+        track = self._match_to_map(view, timer)
+        if not self._check.accepts(view, track):
             self.map.forget_landmarks()
             track = replace(track, pose=None)
         if track.pose is not None:
-            return self._follow(view, track, frame, timer)
-        if self._is_credible(track):
-            return self._two_view(view, track, frame, timer)
-        message = track.result.failure or (
-            "the landmarks seen do not agree on a pose"
-            if self._agrees(track)
-            else f"only {len(track.index0)} of {track.result.kept.sum()} matches agree on a pose"
-        )
-        if self._restart_is_due(view):
-            return self._restart(view, track, timer)
-        return self._fail(frame.stamp_ns, message, track, timer)
+            return self._track(view, track, frame, timer)
+        if self._check.trusts_two_views(track):
+            return self._track_without_landmarks(view, track, frame, timer)
+        if self._is_lost_for_long(view):
+            return self._reinitialize(view, track, timer)
+        return self._hold(frame.stamp_ns, self._why_not_tracked(track), track, timer)
 
-    def _refusal(self, frame: Frame) -> OdometryState | None:
-        last = self._last
-        if last is None or frame.stamp_ns > last.stamp_ns:
-            return None
-        if frame.stamp_ns == last.stamp_ns:
-            message, status = "the stamp is that of the frame before; ignored", last.status
-        else:
-            late_s = (last.stamp_ns - frame.stamp_ns) * 1e-9
-            message, status = f"the frame is {late_s:.3f} s older than one before; ignored", LOST
-        held = last.T_wc, last.covariance, np.zeros(6)
-        sigma = last.scale_sigma
-        return OdometryState(frame.stamp_ns, status, message, *held, scale_sigma=sigma)
-
-    def _view(
-        self,
-        frame: Frame,
-        T_oc: np.ndarray | Callable[[], np.ndarray | None] | None,
-        extracted: Callable[[], Features],
-    ) -> View:
-        features = extracted()
-        x = frame.camera.normalize(features.points)
-        seen = np.isfinite(x).all(axis=1)
-        if not seen.all():
-            features, x = features.subset(seen), x[seen]
-        wheels = T_oc if callable(T_oc) else lambda: T_oc
-        return View(frame.stamp_ns, frame.camera, features, x, wheels)
-
-    def _start(self, view: View, timer: Clock) -> OdometryState:
+    def _begin(self, view: View, timer: StageTimer) -> OdometryState:
+        """Make the view the first keyframe, at the last known pose."""
         if len(view.x) < self.options.min_inliers:
-            message = f"{len(view.x)} keypoints are too few to start; is the image blank?"
-            return self._fail(view.stamp_ns, message, None, timer)
-        R_cw = self._T_wc[:3, :3].T
-        keyframe = Keyframe(view, R_cw, -R_cw @ self._T_wc[:3, 3])
-        if self._last is not None:
-            keyframe.covariance = self._drifted(view.stamp_ns)
+            message = f"only {len(view.x)} keypoints, too few to initialize; is the image blank?"
+            return self._hold(view.stamp_ns, message, None, timer)
+        R_cw = self._history.T_wc[:3, :3].T
+        keyframe = Keyframe(view, R_cw, -R_cw @ self._history.T_wc[:3, 3])
+        if self._history.last is not None:
+            keyframe.covariance = self._drift(view.stamp_ns)
         self.map.add_keyframe(keyframe)
         self._refer_to(keyframe)
-        self._anchor = keyframe.R_cw, keyframe.t_cw
-        return self._state(view, INITIALIZING, "first frame", keyframe, None, None, timer, True)
+        return self._answer(view, INITIALIZING, "first frame", keyframe, None, None, timer, True)
 
-    def _track_any(self, view: View, timer: Clock) -> Track:
-        """Match to the current keyframe and, where that fails, to the latest others."""
-        best = self._tracker(view, self._reference, self.map, timer)
+    def _match_to_map(self, view: View, timer: StageTimer) -> Track:
+        """Match to the current keyframe and, if that gives no pose, to the latest others."""
+        current = self._reference.keyframe
+        best = self._match(view, current, self.map, timer)
         if best.pose is not None or len(view.x) < self.options.min_inliers:
             return best
-        # A good match without landmarks is no failure: the view may have turned away from them.
-        matched = self._is_credible(best)
-        if matched and not self._initialized:
+        # A good match without landmarks is no failure: the camera may have turned away from them.
+        matched = self._check.trusts_two_views(best)
+        if matched and not self.map.initialized:
             return best
         others = [
             keyframe
             for keyframe in self.map.keyframes[::-1]
-            if keyframe is not self._reference
-            and np.count_nonzero(keyframe.landmark >= 0) >= MIN_LANDMARKS
+            if keyframe is not current
+            and np.count_nonzero(keyframe.landmark_ids >= 0) >= MIN_LANDMARKS
         ]
         for keyframe in others[: 1 if matched else self.options.retry_keyframes]:
-            track = self._tracker(view, keyframe, self.map, timer)
+            track = self._match(view, keyframe, self.map, timer)
             if track.pose is not None:
-                self._refer_to(keyframe)
+                self._reference = Reference(keyframe)
                 return track
         return best
 
-    def _is_credible(self, track: Track) -> bool:
-        """Whether two views alone can be trusted.
-
-        Landmarks that were matched but did not give a pose speak against it.
-        """
-        return self._agrees(track) and not self._shows_landmarks(track)
-
-    def _agrees(self, track: Track) -> bool:
-        """Whether matches agree on a pose: some of them do even if all are wrong."""
-        needed = max(self.options.min_inliers, MIN_INLIER_SHARE * track.result.kept.sum())
-        return len(track.index0) >= needed
-
-    def _shows_landmarks(self, track: Track) -> bool:
-        return (track.reference.landmark[track.index0] >= 0).sum() >= MIN_LANDMARKS
-
-    def _map_is_trusted(self, view: View, track: Track) -> bool:
-        """Count what the views say; a map that more refute than confirm has had a wrong start."""
-        if self._shows_landmarks(track) and self._agrees(track):
-            self._trust += 1 if self._is_confirmed(view, track) else -1
-        return self._trust > -DISTRUST
-
-    def _is_confirmed(self, view: View, track: Track) -> bool:
-        """Whether the pose by landmarks explains what two views agree on."""
-        if track.pose is None:
-            return False
-        x0, x1 = track.reference.view.x[track.index0], view.x[track.index1]
-        E_10 = essential_from_pose(*motion_between(track.reference, track.pose))
-        threshold = 2 * self.options.threshold_px / view.camera.focal
-        return np.mean(sampson_distance(E_10, x0, x1) < threshold**2) > CONFIRMED_SHARE
-
-    def _follow(self, view: View, track: Track, frame: Frame, timer: Clock) -> OdometryState:
-        """A view located by landmarks: hold what did not move, make a keyframe if it is time."""
-        pose, status = self._hold(view, track)
-        self._failures = 0
-        self._most_matches = max(self._most_matches, len(track.index0))
+    def _track(self, view: View, track: Track, frame: Frame, timer: StageTimer) -> OdometryState:
+        """A view located by landmarks: gate its motion, insert a keyframe if one is due."""
+        pose, status = self._gate(view, track, self.map)
+        self._history.failures = 0
+        self._reference.saw(track)
         inserted = None
         if status != NO_MOTION and self._keyframe_is_due(view, track, pose, frame):
-            older = self._return_to_older(view, track, pose, timer)
-            if older is not None:
-                track = older
-                pose, status = self._hold(view, track)
+            revisited = self._revisit(view, track, pose, timer)
+            if revisited is not None:
+                track = revisited
+                pose, status = self._gate(view, track, self.map)
             else:
-                inserted = self._insert(view, track, pose, frame, timer)
+                inserted = insert_keyframe(self.map, view, track, pose, self.options)
+                correction = self._scale.measure(
+                    inserted, track.reference, frame.depth, about=inserted.center
+                )
+                self._rescale(correction)
+                self._refer_to(inserted)
+                timer.lap("map")
         if status == OK and inserted is None:
-            self._anchor = pose.R_cw, pose.t_cw
+            self._gate.anchor_at(pose)
         where = inserted or pose
-        depths = self._depths(where, track.reference.landmark[track.index0[pose.used]])
-        self._depth = float(np.median(depths)) if len(depths) else self._depth
-        return self._state(view, status, "", where, track, pose, timer, inserted is not None)
-
-    def _hold(self, view: View, track: Track) -> tuple[Pose, str]:
-        """Keep the position, or all of the pose, where motion is within the noise."""
-        pose, focal = track.pose, view.camera.focal
-        R_anchor, t_anchor = self._anchor
-        centre = -R_anchor.T @ t_anchor
-        ids = track.reference.landmark[track.index0[pose.used]]
-        points, x = self.map.points[ids], view.x[track.index1[pose.used]]
-        depth = np.median((points @ pose.R_cw.T + pose.t_cw)[:, 2])
-        still_px, variances = self.options.still_px, np.diag(pose.covariance)
-        moved_px = focal * np.linalg.norm(pose.centre - centre) / depth
-        if moved_px >= max(still_px, STILL_SIGMAS * focal * np.sqrt(variances[3:].sum()) / depth):
-            return pose, OK
-        turned_px = focal * np.radians(rotation_error_deg(pose.R_cw, R_anchor))
-        if turned_px < max(still_px, STILL_SIGMAS * focal * np.sqrt(variances[:3].sum())):
-            return Pose(R_anchor, t_anchor, pose.covariance, pose.used), NO_MOTION
-        whitening, spread = self.map.whitening(view), self.map.covariances[ids]
-        held = refine_pose(
-            pose.R_cw, -pose.R_cw @ centre, points, x, whitening, spread, hold_centre=True
-        )
-        return Pose(held.R_cw, held.t_cw, pose.covariance, pose.used), ROTATION_ONLY
+        depths = self.map.depths(where, track.reference.landmark_ids[track.index0[pose.used]])
+        if len(depths):
+            self._history.depth = float(np.median(depths))
+        return self._answer(view, status, "", where, track, pose, timer, inserted is not None)
 
     def _keyframe_is_due(self, view: View, track: Track, pose: Pose, frame: Frame) -> bool:
-        o = self.options
-        if self._awaits_metres and self._leads_to_metres(view, track, pose, frame):
-            return True
-        turned_deg = rotation_error_deg(pose.R_cw, track.reference.R_cw)
-        if self._matches_run_thin(track) or turned_deg > o.keyframe_turn_deg:
-            return True
-        elapsed_s = (view.stamp_ns - track.reference.view.stamp_ns) * 1e-9
-        needed_deg = o.keyframe_parallax_deg
-        if elapsed_s > o.keyframe_interval_s or pose.used.sum() < 3 * MIN_LANDMARKS:
-            needed_deg /= 2
-        if self._parallax_deg(track, pose) > needed_deg:
-            return True
-        if pose.used.sum() > LANDMARK_SHARE * len(track.index0):
-            return False
-        x0, x1 = track.reference.view.x[track.index0], view.x[track.index1]
-        R_10 = pose.R_cw @ track.reference.R_cw.T
-        return _usual_parallax_deg(R_10, x0, x1) > o.init_parallax_deg
+        o, most = self.options, self._reference.most_matches
+        return self._scale.wants_keyframe(
+            view, track, pose, frame, o.init_parallax_deg
+        ) or keyframe_is_due(view, track, pose, self.map, most, o)
 
-    def _leads_to_metres(self, view: View, track: Track, pose: Pose, frame: Frame) -> bool:
-        """Whether a keyframe here would tell the first metres, or the next one would."""
-        if self.options.scale.source == "depth":
-            measured = frame.depth is not None
+    def _revisit(self, view: View, track: Track, pose: Pose, timer: StageTimer) -> Track | None:
+        """Track against an earlier keyframe nearby, if that gives at least as many landmarks."""
+        keyframe = nearer_keyframe(track, pose, self.map)
+        if keyframe is None:
+            return None
+        found = self._match(view, keyframe, self.map, timer)
+        if found.pose is None or found.pose.used.sum() < pose.used.sum():
+            return None
+        self._reference = Reference(keyframe, most_matches=len(found.index0))
+        return found
+
+    def _track_without_landmarks(
+        self, view: View, track: Track, frame: Frame, timer: StageTimer
+    ) -> OdometryState:
+        """A view matched to a keyframe without enough landmarks: rotate, or initialize the map."""
+        o, focal, depth = self.options, view.camera.focal, self._history.depth
+        rotation = pure_rotation(view, track, self.map.sigma(view.camera), o.still_px)
+        self._history.failures = 0
+        self._reference.saw(track)
+        if rotation is not None:
+            R_10, status = rotation
+            hidden_rad = HIDDEN_MOTION_PX / focal
+            sigma_position = hidden_rad * (depth or UNKNOWN_DEPTH)
+            pose = _rotated(track, R_10, track.reference.center, hidden_rad, sigma_position)
+            return self._rotate(view, track, pose, status, "", timer)
+        # Less parallax is accepted before the keyframe, and with it the baseline, is given up.
+        runs_out = overlap_is_low(track, self._reference.most_matches, o)
+        needed_deg = o.init_parallax_deg / (2 if runs_out else 1)
+        x1 = view.x[track.index1]
+        first = first_motion(track, x1, self._reference.views, needed_deg, o.threshold_px / focal)
+        self._reference.remember(track.candidates)
+        status = DEGENERATE if self.map.initialized else INITIALIZING
+        if first.parallax_deg < needed_deg:
+            message = f"parallax of {first.parallax_deg:.2f} degrees is too small for landmarks"
+        elif not first.is_clear:
+            status, message = DEGENERATE, "two motions explain the views, as in front of a plane"
         else:
-            measured = view.wheels() is not None
-            if measured and track.reference.wheel_position() is None:
-                return True
-        return measured and self._parallax_deg(track, pose) > self.options.init_parallax_deg
-
-    def _matches_run_thin(self, track: Track) -> bool:
-        share = self.options.keyframe_overlap
-        # Without landmarks, what was left behind is lost: there is reason to stay.
-        share = share if track.pose is not None else share / 2
-        return len(track.index0) < share * self._most_matches
-
-    def _parallax_deg(self, track: Track, pose: Pose) -> float:
-        """Median angle at which landmarks see the reference and this camera."""
-        points = self.map.points[track.reference.landmark[track.index0[pose.used]]]
-        a, b = points - track.reference.centre, points - pose.centre
-        across = np.linalg.norm(np.cross(a, b), axis=1)
-        return float(np.degrees(np.median(np.arctan2(across, np.einsum("ij,ij->i", a, b)))))
-
-    def _return_to_older(self, view: View, track: Track, pose: Pose, timer: Clock) -> Track | None:
-        """An older keyframe taken nearer to here, if matching to it gives as many landmarks.
-
-        Where the camera comes back to, the map is known already, and drift ends.
-        """
-        here, reach = pose.centre, np.linalg.norm(pose.centre - track.reference.centre)
-        ids = track.reference.landmark[track.index0[pose.used]]
-        for shared, keyframe in self.map.covisible(ids):
-            if shared < MIN_LANDMARKS:
-                return None
-            near = np.linalg.norm(keyframe.centre - here) < RETURN_DISTANCE * reach
-            turned_deg = rotation_error_deg(keyframe.R_cw, pose.R_cw)
-            if keyframe is track.reference or not near or turned_deg > RETURN_TURN_DEG:
-                continue
-            found = self._tracker(view, keyframe, self.map, timer)
-            if found.pose is None or found.pose.used.sum() < pose.used.sum():
-                return None
-            self._refer_to(keyframe)
-            self._most_matches = len(found.index0)
-            return found
-        return None
-
-    def _insert(
-        self, view: View, track: Track, pose: Pose, frame: Frame, timer: Clock
-    ) -> Keyframe:
-        """Make the view a keyframe: hand landmarks over, make new ones, refine the window."""
-        reference = track.reference
-        keyframe = Keyframe(view, pose.R_cw, pose.t_cw)
-        keyframe.covariance = self._covariance(reference, pose)
-        used = pose.used
-        keyframe.landmark[track.index1[used]] = reference.landmark[track.index0[used]]
-        self.map.add_keyframe(keyframe, keep=reference)
-        self.map.triangulate(reference, keyframe, track.index0, track.index1)
-        connect(self.map, keyframe, track, self.options.threshold_px)
-        self.map.adjust(
-            self.options.window, self.options.window_fixed, self.options.window_iterations
-        )
-        self._ask_scale(keyframe, reference, frame, about=keyframe.centre)
-        self._refer_to(keyframe)
-        self._anchor = keyframe.R_cw, keyframe.t_cw
-        timer.lap("map")
-        return keyframe
-
-    @property
-    def _awaits_metres(self) -> bool:
-        """Whether the position is held back because nothing has told the scale of the map yet."""
-        awaited = self._initialized and self._scale.awaited
-        return awaited and self._held_s < self.options.scale.wait_s
-
-    def _ask_scale(
-        self, keyframe: Keyframe, previous: Keyframe, frame: Frame, about: np.ndarray
-    ) -> None:
-        """Let the scale source speak; the point `about` stays where it is."""
-        about = self._fixed_point(about)
-        evidence = self._evidence(keyframe, previous, frame.depth)
-        if self.options.scale.source == "odom" and evidence.odom_distance_m is None:
-            self._late.append((keyframe, previous))
-        self._rescale(self._scale.correction(evidence), about)
-
-    def _ask_late_wheels(self) -> None:
-        """Let wheel odometry speak that arrived after its keyframe; the position stays."""
-        if self.options.scale.source != "odom":
-            return
-        self._reference.wheel_position()  # remembered before the wheels forget it
-        for keyframe, previous in tuple(self._late):
-            evidence = self._evidence(keyframe, previous, None)
-            known = evidence.odom_distance_m is not None
-            kept = keyframe in self.map.keyframes and previous in self.map.keyframes
-            if known or not kept:
-                self._late.remove((keyframe, previous))
-            if known and kept:
-                about = self._fixed_point(self._T_wc[:3, 3])
-                self._rescale(self._scale.correction(evidence, again=True), about)
-
-    def _fixed_point(self, here: np.ndarray) -> np.ndarray:
-        """What a correction of the scale leaves in place: the position that was published."""
-        return np.zeros(3) if self._awaits_metres else here
-
-    def _evidence(
-        self, keyframe: Keyframe, previous: Keyframe, depth: np.ndarray | None
-    ) -> ScaleEvidence:
-        """What is known of the scale at a keyframe."""
-        seen = np.flatnonzero(keyframe.landmark >= 0)
-        points_cam = self.map.points[keyframe.landmark[seen]] @ keyframe.R_cw.T + keyframe.t_cw
-        depths_m = None
-        if depth is not None:
-            last = np.array(depth.shape[::-1]) - 1
-            pixels = np.round(keyframe.view.features.points[seen]).astype(int)
-            column, row = np.clip(pixels, 0, last).T
-            depths_m = depth[row, column]
-        start, end = previous.wheel_position(), keyframe.wheel_position()
-        odom_distance_m = None
-        if start is not None and end is not None:
-            odom_distance_m = float(np.linalg.norm(end - start))
-        return ScaleEvidence(
-            elapsed_s=(keyframe.view.stamp_ns - previous.view.stamp_ns) * 1e-9,
-            motion_cam=keyframe.R_cw @ (keyframe.centre - previous.centre),
-            odom_distance_m=odom_distance_m,
-            points_cam=points_cam,
-            depths_m=depths_m,
-        )
-
-    def _rescale(self, factor: float, about: np.ndarray) -> None:
-        """Scale the world, the last pose and the anchor about a point that stays."""
-        if factor == 1.0:
-            return
-        self.map.rescale(factor, about)
-        R_anchor, t_anchor = self._anchor
-        centre = about - factor * (R_anchor.T @ t_anchor + about)
-        self._anchor = R_anchor, -R_anchor @ centre
-        self._T_wc = self._T_wc.copy()  # states hold the one before
-        self._T_wc[:3, 3] = about + factor * (self._T_wc[:3, 3] - about)
-        self._misplaced = factor * self._misplaced + (1 - factor) * about
-        self._depth = self._depth and factor * self._depth
-
-    def _two_view(self, view: View, track: Track, frame: Frame, timer: Clock) -> OdometryState:
-        """A view matched to a keyframe without enough landmarks: rotation, or a new beginning."""
-        reference, pose = track.reference, track.result.pose
-        x0, x1 = reference.view.x[track.index0], view.x[track.index1]
-        focal = view.camera.focal
-        R_10, left_rad = fit_rotation(x0, x1, self.map.sigma(view.camera))
-        self._failures = 0
-        self._most_matches = max(self._most_matches, len(track.index0))
-        if focal * np.median(left_rad) < ROTATION_ONLY_PX:
-            turned_px = focal * np.radians(rotation_error_deg(R_10, np.eye(3)))
-            status, R_10 = (
-                (NO_MOTION, np.eye(3))
-                if turned_px < self.options.still_px
-                else (ROTATION_ONLY, R_10)
-            )
-            hidden_rad = HIDDEN_PX / focal
-            sigma_position = hidden_rad * (self._depth or UNKNOWN_DEPTH)
-            pose = self._turned(track, R_10, reference.centre, hidden_rad, sigma_position)
-            return self._turn(view, track, pose, status, "", timer)
-        threshold = self.options.threshold_px / focal
-        # Before the reference is given up, with the way since then, less will do.
-        needed_deg = self.options.init_parallax_deg / (2 if self._matches_run_thin(track) else 1)
-        motion, clear = Motion(pose.R_10, pose.t_10, 0.0), False
-        # As long as parallax is far too little, it does not matter which motion it is of.
-        if _usual_parallax_deg(pose.R_10, x0, x1) > needed_deg / 2:
-            motion, clear = find_motion(
-                reference.view.x, self._sights, track.sight, pose.R_10, pose.t_10, threshold
-            )
-        self._remember(track.sight)
-        x0 = reference.view.x[track.sight.index0]
-        agree = motion.agrees(x0, track.sight.x, threshold)
-        parallax = _usual_parallax_deg(motion.R_10, x0[agree], track.sight.x[agree])
-        status = DEGENERATE if self._initialized else INITIALIZING
-        if parallax < needed_deg:
-            message = f"parallax of {parallax:.2f} degrees is too little for landmarks"
-        elif not clear:
-            status, message = DEGENERATE, "two motions explain what is seen, as if of a plane only"
-        else:
-            state = self._initialize(view, track, motion, agree, frame, timer)
+            state = self._initialize(view, track, first, frame, timer)
             if state is not None:
                 return state
             message = "too few points can be triangulated"
-        # What was motion may be mistaken for a turn as large as the parallax.
-        sigma_rad, sigma_position = np.radians(parallax), self._depth or 1.0
-        centre = self._T_wc[:3, 3]
-        pose = self._turned(track, motion.R_10, centre, sigma_rad, sigma_position)
-        return self._turn(view, track, pose, status, message, timer)
+        # Translation may be mistaken for a rotation as large as the parallax.
+        sigma_rad, sigma_position = np.radians(first.parallax_deg), depth or 1.0
+        center = self._history.T_wc[:3, 3]
+        pose = _rotated(track, first.motion.R_10, center, sigma_rad, sigma_position)
+        return self._rotate(view, track, pose, status, message, timer)
 
-    def _turned(
-        self,
-        track: Track,
-        R_10: np.ndarray,
-        centre: np.ndarray,
-        sigma_rad: float,
-        sigma_position: float,
-    ) -> Pose:
-        """The pose after a turn against the reference, at a given place."""
-        R_cw = R_10 @ track.reference.R_cw
-        spread = np.diag(np.repeat([sigma_rad, sigma_position], 3) ** 2)
-        return Pose(R_cw, -R_cw @ centre, spread, np.zeros(len(track.index0), bool))
-
-    def _turn(
-        self, view: View, track: Track, pose: Pose, status: str, message: str, timer: Clock
+    def _rotate(
+        self, view: View, track: Track, pose: Pose, status: str, message: str, timer: StageTimer
     ) -> OdometryState:
-        """A view whose position is held; a keyframe takes over before the matches run out."""
-        self._anchor = pose.R_cw, pose.t_cw
-        inserted = None
-        if status != NO_MOTION and self._matches_run_thin(track):
-            inserted = Keyframe(view, pose.R_cw, pose.t_cw)
-            inserted.covariance = self._covariance(track.reference, pose)
-            inserted.landmark[track.index1] = track.reference.landmark[track.index0]
-            self.map.add_keyframe(inserted, keep=track.reference)
-            self._refer_to(inserted)
-        return self._state(view, status, message, pose, track, pose, timer, inserted is not None)
-
-    def _remember(self, sight: ReferenceMatches) -> None:
-        """Keep what was seen since the reference; of many views every other one."""
-        self._sights.append(sight)
-        if len(self._sights) > MAX_SIGHTS:
-            self._sights = self._sights[1::2]
+        """A view whose position is held; it becomes a keyframe before the matches run out."""
+        self._gate.anchor_at(pose)
+        low = overlap_is_low(track, self._reference.most_matches, self.options)
+        inserted = status != NO_MOTION and low
+        if inserted:
+            self._reference = Reference(insert_rotated_keyframe(self.map, view, track, pose))
+        return self._answer(view, status, message, pose, track, pose, timer, inserted)
 
     def _initialize(
-        self,
-        view: View,
-        track: Track,
-        motion: Motion,
-        agree: np.ndarray,
-        frame: Frame,
-        timer: Clock,
+        self, view: View, track: Track, first: FirstMotion, frame: Frame, timer: StageTimer
     ) -> OdometryState | None:
-        """Landmarks from two views; the scale goes on from common landmarks or the last depth."""
-        reference = track.reference
-        index0, index1 = track.sight.index0[agree], track.sight.index1[agree]
-
-        def placed(baseline: float) -> Keyframe:
-            t_cw = motion.R_10 @ reference.t_cw + baseline * motion.t_10
-            return Keyframe(view, motion.R_10 @ reference.R_cw, t_cw)
-
-        good, points0, _ = self.map.intersect(reference, placed(1.0), index0, index1)
-        if good.sum() < max(MIN_INITIAL_LANDMARKS, len(good) * MIN_INITIAL_SHARE):
+        """Initialize the map from two views; None if too few landmarks can be triangulated."""
+        made = triangulate_first_landmarks(self.map, view, track, first, self._history)
+        if made is None:
             return None
-        baseline = self._baseline(view, reference, index0[good], points0[good, 2])
-        keyframe = placed(baseline)
-        # What landmarks there were could not locate this view.
-        reference.landmark[index0] = NONE
-        self.map.triangulate(reference, keyframe, index0, index1)
-        x0, x1 = reference.view.x[index0], view.x[index1]
-        sigma = self.map.sigma(view.camera)
-        spread = motion_covariance(motion.R_10, motion.t_10, x0, x1, sigma)
-        spread += np.diag(np.repeat([sigma, INITIAL_SIGMA], 3) ** 2)
-        unit = np.repeat([1.0, baseline], 3)
-        spread *= np.outer(unit, unit)
-        used = reference.landmark[track.index0] >= 0
-        pose = Pose(keyframe.R_cw, keyframe.t_cw, spread, used)
-        self.map.add_keyframe(keyframe, keep=reference)
-        origin = reference if self._initialized else self._look_back(reference, timer)
-        keyframe.covariance = self._covariance(reference, pose)
-        self._initialized, self._trust = True, 0
-        self._ask_scale(keyframe, reference, frame, about=origin.centre)
+        reference, (keyframe, pose) = track.reference, made
+        origin = reference
+        if not self.map.initialized:
+            origin = locate_earlier_keyframes(self.map, reference, self._match, timer)
+        keyframe.covariance = covariance.chained(reference.covariance, pose)
+        self.map.initialized = True
+        self._check.restart()
+        self._rescale(self._scale.measure(keyframe, reference, frame.depth, about=origin.center))
         self._refer_to(keyframe)
-        self._anchor = keyframe.R_cw, keyframe.t_cw
-        self._depth = float(np.median(self._depths(keyframe, keyframe.landmark)))
+        self._history.depth = float(np.median(self.map.depths(keyframe, keyframe.landmark_ids)))
         timer.lap("map")
-        return self._state(view, OK, "", keyframe, track, pose, timer, True)
-
-    def _look_back(self, reference: Keyframe, timer: Clock) -> Keyframe:
-        """Find the way that was held back before the first landmarks; the world stays.
-
-        Each keyframe before the reference is located by the landmarks of the next, as far as that
-        goes. The earliest one found keeps its pose, and all others move.
-        """
-        origin, spread = reference, np.zeros((6, 6))
-        held = reference.R_cw, reference.t_cw
-        for older in self.map.keyframes[-3::-1]:
-            track = self._tracker(older.view, origin, self.map, timer)
-            if track.pose is None:
-                break
-            held = older.R_cw, older.t_cw
-            older.R_cw, older.t_cw = track.pose.R_cw, track.pose.t_cw
-            spread += covariance.in_world(track.pose.covariance, _T_wc(older.R_cw, older.t_cw))
-            used = track.pose.used
-            older.landmark[track.index1[used]] = origin.landmark[track.index0[used]]
-            self.map.triangulate(origin, older, track.index0, track.index1)
-            origin = older
-        self.map.move(*held, origin)
-        if origin is not reference:
-            reference.covariance = origin.covariance + spread
-        return origin
-
-    def _baseline(
-        self, view: View, reference: Keyframe, index0: np.ndarray, depths: np.ndarray
-    ) -> float:
-        """The distance of two views in the map's unit, given depths for a distance of one.
-
-        By landmarks in common. Without them it is a guess: robots keep their speed for a moment;
-        what is seen is about as far away as before, which limits the guess where a hand turned
-        round, and is all there is after a while.
-        """
-        ids = reference.landmark[index0]
-        common = ids >= 0
-        if common.sum() >= MIN_COMMON_LANDMARKS:
-            return float(np.median(self._depths(reference, ids[common]) / depths[common]))
-        if self._depth is None:
-            return 1.0
-        by_depth, good = self._depth / float(np.median(depths)), self._last_good
-        elapsed_s = (view.stamp_ns - reference.view.stamp_ns) * 1e-9
-        by_speed = elapsed_s * float(np.linalg.norm(good.twist[:3]))
-        if by_speed == 0 or view.stamp_ns - good.stamp_ns > 1e9 * SPEED_LASTS_S:
-            return by_depth
-        return float(np.clip(by_speed, by_depth / DEPTH_CHANGE, by_depth * DEPTH_CHANGE))
-
-    def _depths(self, where: Posed, landmark: np.ndarray) -> np.ndarray:
-        """Depths in a camera of the landmarks that are there."""
-        points = self.map.points[landmark[landmark >= 0]]
-        return points @ where.R_cw[2] + where.t_cw[2]
+        return self._answer(view, OK, "", keyframe, track, pose, timer, True)
 
     def _refer_to(self, keyframe: Keyframe) -> None:
-        self._reference = keyframe
-        self._most_matches = 0
-        self._sights = []
+        """Match the next views to a new keyframe, and measure motion from it."""
+        self._reference = Reference(keyframe)
+        self._gate.anchor_at(keyframe)
 
-    def _fail(
-        self, stamp_ns: int, message: str, track: Track | None, timer: Clock
+    def _use_late_scale_measurements(self) -> None:
+        for keyframe, previous in self._scale.late_pairs(self._reference.keyframe):
+            here = self._history.T_wc[:3, 3]
+            self._rescale(self._scale.measure_late(keyframe, previous, here))
+
+    def _rescale(self, correction: Correction) -> None:
+        if correction.factor == 1.0:
+            return
+        for part in (self.map, self._gate, self._history):
+            part.rescale(*correction)
+        self._scale.note(correction)
+
+    def _is_lost_for_long(self, view: View) -> bool:
+        o, history = self.options, self._history
+        return history.failures > o.lost_after and history.lost_s(view.stamp_ns) > o.restart_s
+
+    def _reinitialize(self, view: View, track: Track, timer: StageTimer) -> OdometryState:
+        """Begin a new map at the held pose, since no known view has come back."""
+        if len(view.x) < REINITIALIZATION_FACTOR * self.options.min_inliers:
+            message = f"only {len(view.x)} keypoints, too few to re-initialize"
+            return self._hold(view.stamp_ns, message, track, timer)
+        state = self._begin(view, timer)
+        self._history.failures = 0
+        return state
+
+    def _why_not_tracked(self, track: Track) -> str:
+        if track.result.failure:
+            return track.result.failure
+        if self._check.agrees(track):
+            return "the landmarks in view do not agree on a pose"
+        return f"only {len(track.index0)} of {track.result.kept.sum()} matches agree on a pose"
+
+    def _drift(self, stamp_ns: int) -> np.ndarray:
+        base = self._reference.keyframe.covariance if self._reference else np.zeros((6, 6))
+        return self._history.drift(stamp_ns, base)
+
+    def _published(self, covariance_world: np.ndarray, T_wc: np.ndarray) -> np.ndarray:
+        scale = self._scale
+        return covariance.published(
+            covariance_world, T_wc[:3, 3], scale.sigma, scale.displacement, scale.held_sigma_m
+        )
+
+    def _hold(
+        self, stamp_ns: int, message: str, track: Track | None, timer: StageTimer
     ) -> OdometryState:
-        """Nothing to go by: the pose is held and its uncertainty grows."""
-        self._failures += 1
-        status = LOST if self._failures > self.options.lost_after else FEW_MATCHES
-        T_wc = self._shown(self._T_wc)
+        """The answer to a frame without a pose: the last one, with growing uncertainty."""
+        self._history.failures += 1
+        T_wc = self._scale.shown(self._history.T_wc)
         state = OdometryState(
             stamp_ns,
-            status,
+            LOST if self._history.failures > self.options.lost_after else FEW_MATCHES,
             message,
             T_wc,
-            self._published(self._drifted(stamp_ns), T_wc[:3, 3]),
+            self._published(self._drift(stamp_ns), T_wc),
             np.zeros(6),
             relative=track and track.result,
             relative_stamp_ns=track and track.reference.view.stamp_ns,
-            counts=_counts(track, 0),
+            counts=match_counts(track and track.result, 0),
             ms=timer.ms,
             scale_sigma=self._scale.sigma,
         )
-        self._last = state
+        self._history.last = state
         return state
 
-    def _drifted(self, stamp_ns: int) -> np.ndarray:
-        """World covariance of the held pose after the time without tracking."""
-        good = self._last_good or self._first
-        if good is None:
-            return np.zeros((6, 6))
-        elapsed_s = (stamp_ns - good.stamp_ns) * 1e-9
-        speed = max(np.linalg.norm(good.twist[:3]), 0.1 * (self._depth or 1.0))
-        spread = np.zeros((6, 6))
-        spread[:3, :3] = (LOST_TURN_RADPS * elapsed_s) ** 2 * np.eye(3)
-        spread[3:, 3:] = (speed * elapsed_s) ** 2 * np.eye(3)
-        base = self._reference.covariance if self._reference else np.zeros((6, 6))
-        return base + covariance.in_world(spread, good.T_wc)
-
-    def _restart_is_due(self, view: View) -> bool:
-        good, o = self._last_good, self.options
-        lost_s = (view.stamp_ns - good.stamp_ns) * 1e-9 if good else float("inf")
-        return self._failures > o.lost_after and lost_s > o.restart_s
-
-    def _restart(self, view: View, track: Track, timer: Clock) -> OdometryState:
-        """Begin anew at the held pose: the view has not come back."""
-        if len(view.x) < 5 * self.options.min_inliers:
-            return self._fail(view.stamp_ns, "too few keypoints to start again", track, timer)
-        state = self._start(view, timer)
-        self._failures = 0
-        return state
-
-    def _covariance(self, reference: Keyframe, pose: Pose) -> np.ndarray:
-        T_wc = _T_wc(pose.R_cw, pose.t_cw)
-        return reference.covariance + covariance.in_world(pose.covariance, T_wc)
-
-    def _shown(self, T_wc: np.ndarray) -> np.ndarray:
-        """The pose to publish: as long as there are no metres, the position is the origin."""
-        if not self._awaits_metres:
-            return T_wc
-        shown = T_wc.copy()
-        shown[:3, 3] = 0.0
-        return shown
-
-    def _published(self, covariance_world: np.ndarray, position: np.ndarray) -> np.ndarray:
-        spread = (
-            covariance.of_pose(covariance_world, position)
-            + covariance.of_scale(position, self._scale.sigma)
-            + covariance.of_scale(self._misplaced, 1.0)
-            + covariance.floor()
-        )
-        if self._awaits_metres:
-            spread[:3, :3] += UNKNOWN_POSITION_M**2 * np.eye(3)
-        return covariance.positive_definite(spread)
-
-    def _state(
+    def _answer(
         self,
         view: View,
         status: str,
@@ -754,66 +408,40 @@ class VisualOdometry:
         where: Pose | Keyframe,
         track: Track | None,
         pose: Pose | None,
-        timer: Clock,
+        timer: StageTimer,
         keyframe: bool,
     ) -> OdometryState:
-        T_wc, good = _T_wc(where.R_cw, where.t_cw), status in TRACKED
-        if self._awaits_metres and status == OK:
-            self._held_s += (view.stamp_ns - self._last.stamp_ns) * 1e-9
-        if self._awaits_metres and good:
-            source = self.options.scale.source
-            status = INITIALIZING
-            message = f"no metres from {source} yet, it needs {NEEDS[source]}; position is held"
-        twist = self._twist(view.stamp_ns, T_wc, status)
-        self._T_wc, T_wc = T_wc, self._shown(T_wc)
+        """The answer to a frame with a pose, at least a rotation."""
+        T_wc, tracked = covariance.T_wc(where), status in TRACKED
+        if self._scale.is_awaited and status == OK:
+            self._scale.held_s += (view.stamp_ns - self._history.last.stamp_ns) * 1e-9
+        if self._scale.is_awaited and tracked:
+            status, message = INITIALIZING, self._scale.held_message
         spread = where.covariance
         if isinstance(where, Pose):
-            spread = self._covariance(track.reference, where)
-        extra = {}
-        if track is not None and pose is not None:
-            ids = track.reference.landmark[track.index0]
-            # Refinement may have found some of them wrong.
-            shown = pose.used & (ids >= 0)
-            points, scores = self.map.points[ids[shown]], track.result.scores
-            extra = {
-                "points_cam": points @ where.R_cw.T + where.t_cw,
-                "points_px": view.features.points[track.index1[shown]].astype(np.float64),
-                "scores": np.ones(len(points)) if scores is None else scores[track.rows[shown]],
-            }
+            spread = covariance.chained(track.reference.covariance, where)
+        shown = self._scale.shown(T_wc)
+        used = 0 if pose is None else int(pose.used.sum())
         state = OdometryState(
             view.stamp_ns,
             status,
             message,
-            T_wc,
-            self._published(spread, T_wc[:3, 3]),
-            twist,
+            shown,
+            self._published(spread, shown),
+            self._history.twist(view.stamp_ns, T_wc, status),
             keyframe,
             track and track.result,
             track and track.reference.view.stamp_ns,
-            counts={"features": len(view.x)}
-            | _counts(track, 0 if pose is None else pose.used.sum()),
+            counts={"features": len(view.x)} | match_counts(track and track.result, used),
             ms=timer.ms,
             scale_sigma=self._scale.sigma,
-            **extra,
+            **_seen_landmarks(self.map, view, where, track, pose),
         )
-        self._last, self._first = state, self._first or state
-        if good:
-            self._last_good = state
+        self._history.add(state, T_wc, tracked)
         return state
 
-    def _twist(self, stamp_ns: int, T_wc: np.ndarray, status: str) -> np.ndarray:
-        """Velocity in the camera frame from the last two tracked poses, in the scale of now."""
-        last = self._last
-        if last is None or not last.tracked or status not in TRACKED:
-            return np.zeros(6)
-        elapsed_s = (stamp_ns - last.stamp_ns) * 1e-9
-        moved = np.linalg.inv(self._T_wc) @ T_wc
-        angular, _ = cv2.Rodrigues(moved[:3, :3])
-        linear = moved[:3, :3].T @ moved[:3, 3]
-        return np.concatenate([linear, angular.ravel()]) / elapsed_s
 
-
-def _check(frame: Frame) -> None:
+def _check_sizes(frame: Frame) -> None:
     """Raise unless image, depth and camera fit together."""
     name = frame.name or "the image"
     frame.camera.check_image(frame.image, name)
@@ -823,23 +451,41 @@ def _check(frame: Frame) -> None:
         )
 
 
-def _usual_parallax_deg(R_10: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> float:
-    """What enough of the matches show: far points have no parallax, however far one goes."""
-    return float(np.quantile(parallax_deg(R_10, x0, x1), 1 - MIN_INITIAL_SHARE))
+def _make_view(frame: Frame, T_oc: WheelPose, extract: Callable[[], Features]) -> View:
+    """Keypoints and their rays, without those that cannot be undistorted."""
+    features = extract()
+    x = frame.camera.normalize(features.points)
+    valid = np.isfinite(x).all(axis=1)
+    if not valid.all():
+        features, x = features.subset(valid), x[valid]
+    wheels = T_oc if callable(T_oc) else lambda: T_oc
+    return View(frame.stamp_ns, frame.camera, features, x, wheels)
 
 
-def _T_wc(R_cw: np.ndarray, t_cw: np.ndarray) -> np.ndarray:
-    T_wc = np.eye(4)
-    T_wc[:3, :3], T_wc[:3, 3] = R_cw.T, -R_cw.T @ t_cw
-    return T_wc
+def _rotated(
+    track: Track, R_10: np.ndarray, center: np.ndarray, sigma_rad: float, sigma_position: float
+) -> Pose:
+    """The pose after a rotation against the keyframe, at a given position."""
+    R_cw = R_10 @ track.reference.R_cw
+    spread = np.diag(np.repeat([sigma_rad, sigma_position], 3) ** 2)
+    return Pose(R_cw, -R_cw @ center, spread, np.zeros(len(track.index0), bool))
 
 
-def _counts(track: Track | None, landmarks: int) -> dict[str, int]:
-    if track is None:
-        return {"matches": 0, "kept": 0, "inliers": 0, "landmarks": 0}
+def _seen_landmarks(
+    landmarks: LandmarkMap,
+    view: View,
+    where: Pose | Keyframe,
+    track: Track | None,
+    pose: Pose | None,
+) -> dict[str, np.ndarray]:
+    """Landmarks that the pose rests on, their keypoints and scores, by field of OdometryState."""
+    if track is None or pose is None:
+        return {}
+    ids = track.reference.landmark_ids[track.index0]
+    seen = pose.used & (ids >= 0)  # bundle adjustment may have rejected some
+    points, scores = landmarks.points[ids[seen]], track.result.scores
     return {
-        "matches": len(track.result.correspondences),
-        "kept": int(track.result.kept.sum()),
-        "inliers": int(track.result.inliers.sum()),
-        "landmarks": int(landmarks),
+        "points_cam": points @ where.R_cw.T + where.t_cw,
+        "points_px": view.features.points[track.index1[seen]].astype(np.float64),
+        "scores": np.ones(len(points)) if scores is None else scores[track.rows[seen]],
     }

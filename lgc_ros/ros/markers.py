@@ -73,7 +73,7 @@ def _frusta(state: OdometryState, keyframes: Sequence[Keyframe], depth: float) -
     """(M, 3) ends of the edges of small cameras where the keyframes are, in the camera frame."""
     T_cw = np.linalg.inv(state.T_wc)
     corners = KEYFRAME_SIZE * depth * CORNERS[EDGES]
-    edges = [corners @ keyframe.R_cw + keyframe.centre for keyframe in keyframes]
+    edges = [corners @ keyframe.R_cw + keyframe.center for keyframe in keyframes]
     return np.concatenate(edges or [np.empty((0, 3))]) @ T_cw[:3, :3].T + T_cw[:3, 3]
 
 

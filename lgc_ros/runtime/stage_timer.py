@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 
-class Clock:
+class StageTimer:
     """Milliseconds since the last lap, by stage."""
 
     def __init__(self) -> None:

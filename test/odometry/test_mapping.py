@@ -7,7 +7,6 @@ from lgc_ros.geometry.camera import Camera
 from lgc_ros.odometry.map import NONE, Keyframe, motion_between
 from lgc_ros.odometry.mapping import connect
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.tracking import Tracker
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.runtime.stage_timer import StageTimer
 from lgc_ros.sources.synthetic import SyntheticSource
@@ -32,37 +31,37 @@ def seen_again(walked, hidden):
     view = newest.view
     track = Tracker(OPTIONS)(view, reference, walked, StageTimer())
     again = Keyframe(view, track.pose.R_cw, track.pose.t_cw)
-    again.landmark[:] = np.where(hidden, NONE, newest.landmark)
+    again.landmark_ids[:] = np.where(hidden, NONE, newest.landmark_ids)
     walked.add_keyframe(again)
     connect(walked, again, track, OPTIONS.threshold_px)
-    return newest.landmark, again
+    return newest.landmark_ids, again
 
 
 def test_landmarks_are_found_where_they_should_be(walked):
     newest = walked.keyframes[-1]
-    known = newest.landmark != NONE
+    known = newest.landmark_ids != NONE
     hidden = known & (np.arange(len(known)) % 2 == 0)
     before, again = seen_again(walked, hidden)
-    found = hidden & (again.landmark != NONE) & (again.landmark < before.max() + 1)
+    found = hidden & (again.landmark_ids != NONE) & (again.landmark_ids < before.max() + 1)
     assert found.sum() > 0.6 * hidden.sum()
-    assert (again.landmark[found] == before[found]).mean() > 0.95
-    ids = again.landmark[again.landmark != NONE]
+    assert (again.landmark_ids[found] == before[found]).mean() > 0.95
+    ids = again.landmark_ids[again.landmark_ids != NONE]
     assert len(np.unique(ids)) == len(ids)
 
 
 def test_landmarks_that_are_known_stay(walked):
-    known = walked.keyframes[-1].landmark != NONE
+    known = walked.keyframes[-1].landmark_ids != NONE
     before, again = seen_again(walked, np.zeros(len(known), bool))
-    assert np.array_equal(again.landmark[known], before[known])
+    assert np.array_equal(again.landmark_ids[known], before[known])
 
 
 def test_keypoints_that_show_nothing_yet_make_landmarks(walked):
     nothing = len(walked.points)
-    before, again = seen_again(walked, np.zeros(len(walked.keyframes[-1].landmark), bool))
-    new = again.landmark >= nothing
+    before, again = seen_again(walked, np.zeros(len(walked.keyframes[-1].landmark_ids), bool))
+    new = again.landmark_ids >= nothing
     assert new.any()
     assert (before[new] == NONE).all()
-    for point, x in zip(walked.points[again.landmark[new]], again.view.x[new], strict=True):
+    for point, x in zip(walked.points[again.landmark_ids[new]], again.view.x[new], strict=True):
         seen = again.R_cw @ point + again.t_cw
         assert np.linalg.norm(seen[:2] / seen[2] - x) < 2 / 300
 

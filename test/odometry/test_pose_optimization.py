@@ -66,14 +66,14 @@ def test_points_behind_the_camera_do_not_support_a_pose(depth):
     assert np.isinf(refined.distance).all()
 
 
-@pytest.mark.parametrize("hold_centre", [False, True])
-def test_every_step_away_from_a_refined_pose_costs_more(hold_centre):
+@pytest.mark.parametrize("hold_center", [False, True])
+def test_every_step_away_from_a_refined_pose_costs_more(hold_center):
     points, observed, R_cw, t_cw = view()
     observed[:5] += 0.1  # wrong matches
-    refined = refine_pose(R_cw, t_cw, points, observed, WHITENING, hold_centre=hold_centre)
+    refined = refine_pose(R_cw, t_cw, points, observed, WHITENING, hold_center=hold_center)
     # The step that is the last one is small, not nothing.
     refined = refine_pose(
-        refined.R_cw, refined.t_cw, points, observed, WHITENING, hold_centre=hold_centre
+        refined.R_cw, refined.t_cw, points, observed, WHITENING, hold_center=hold_center
     )
 
     def cost(step):
@@ -82,11 +82,11 @@ def test_every_step_away_from_a_refined_pose_costs_more(hold_centre):
         offset = (points_cam[:, :2] / points_cam[:, 2:] - observed) @ WHITENING.T
         return np.log1p((offset**2).sum(axis=1) / CAUCHY_SIGMAS**2).sum()
 
-    free = 3 if hold_centre else 6
+    free = 3 if hold_center else 6
     for step in 1e-4 * np.eye(6)[:free]:
         assert cost(step) > cost(np.zeros(6))
         assert cost(-step) > cost(np.zeros(6))
-    if hold_centre:
+    if hold_center:
         np.testing.assert_allclose(refined.R_cw.T @ refined.t_cw, R_cw.T @ t_cw, atol=1e-12)
 
 

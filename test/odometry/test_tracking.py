@@ -27,7 +27,7 @@ def tracked(walk):
     def track(first, second, landmark=NONE):
         old, new = view(first), view(second)
         reference = Keyframe(old, np.eye(3), np.zeros(3))
-        reference.landmark[0] = landmark
+        reference.landmark_ids[0] = landmark
         nothing = LandmarkMap(OPTIONS.sigma_px, OPTIONS.max_keyframes)
         result = tracker(new, reference, nothing, StageTimer()).result
         matches = match(old.features, new.features)

@@ -164,7 +164,7 @@ def make_uncertain(odometry):
 
 
 def draw_to_the_camera(odometry):
-    centre = odometry.map.keyframes[-1].centre
+    centre = odometry.map.keyframes[-1].center
     odometry.map.points = centre + 1e-7 * (odometry.map.points - centre)
 
 

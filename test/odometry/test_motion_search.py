@@ -6,7 +6,7 @@ from scenes import FOCAL_PX
 from transforms3d.axangles import axangle2mat
 
 from lgc_ros.geometry.epipolar import rotation_error_deg, translation_error_deg
-from lgc_ros.odometry.initialization import ReferenceMatches, find_motion
+from lgc_ros.odometry.motion_search import ReferenceMatches, find_motion
 
 THRESHOLD = 1.0 / FOCAL_PX
 POINTS = 400
@@ -76,6 +76,6 @@ def test_views_between_tell_them_apart_whatever_was_guessed(guess, wrong):
 def test_matches_that_agree_are_told_from_wrong_ones():
     x0, (last,) = views(in_a_room(np.random.default_rng(4)), [6], wrong=80)
     motion, _ = find_motion(x0, [], last, *pose(6), THRESHOLD)
-    agree = motion.agrees(x0, last.x, THRESHOLD)
+    agree = motion.inliers(x0, last.x, THRESHOLD)
     assert agree[80:].mean() > 0.95
     assert agree[:80].mean() < 0.2

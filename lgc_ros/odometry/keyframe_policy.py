@@ -1,0 +1,87 @@
+"""When a frame becomes a keyframe, and when an earlier keyframe takes over instead."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lgc_ros.geometry.epipolar import parallax_deg, rotation_error_deg
+from lgc_ros.odometry.map import Keyframe, LandmarkMap, View
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
+
+# Share of the matches that should show landmarks; below, new ones are made as soon as possible.
+MIN_LANDMARK_SHARE = 1 / 3
+# Share of the matches that must show the parallax asked for: far points never do.
+PARALLAX_SHARE = 1 / 3
+# An earlier keyframe takes over if it is this much nearer than the current one.
+NEARER_THAN = 0.6
+MAX_REVISIT_TURN_DEG = 15.0
+
+
+def keyframe_is_due(
+    view: View,
+    track: Track,
+    pose: Pose,
+    landmarks: LandmarkMap,
+    most_matches: int,
+    options: OdometryOptions,
+) -> bool:
+    """Whether a tracked view should become a keyframe.
+
+    Args:
+        most_matches: largest number of matches any view had with the current keyframe.
+    """
+    turned_deg = rotation_error_deg(pose.R_cw, track.reference.R_cw)
+    if overlap_is_low(track, most_matches, options) or turned_deg > options.keyframe_turn_deg:
+        return True
+    elapsed_s = (view.stamp_ns - track.reference.view.stamp_ns) * 1e-9
+    needed_deg = options.keyframe_parallax_deg
+    if elapsed_s > options.keyframe_interval_s or pose.used.sum() < 3 * MIN_LANDMARKS:
+        needed_deg /= 2
+    if landmark_parallax_deg(track, pose, landmarks) > needed_deg:
+        return True
+    if pose.used.sum() > MIN_LANDMARK_SHARE * len(track.index0):
+        return False
+    x0, x1 = track.reference.view.x[track.index0], view.x[track.index1]
+    R_10 = pose.R_cw @ track.reference.R_cw.T
+    return shared_parallax_deg(R_10, x0, x1) > options.init_parallax_deg
+
+
+def overlap_is_low(track: Track, most_matches: int, options: OdometryOptions) -> bool:
+    """Whether so few matches are left that a new keyframe should take over.
+
+    Without landmarks the keyframe is kept longer: what only it saw would be lost with it.
+    """
+    share = options.keyframe_overlap
+    share = share if track.pose is not None else share / 2
+    return len(track.index0) < share * most_matches
+
+
+def landmark_parallax_deg(track: Track, pose: Pose, landmarks: LandmarkMap) -> float:
+    """Median angle at which landmarks see the current keyframe and this camera."""
+    points = landmarks.points[track.reference.landmark_ids[track.index0[pose.used]]]
+    a, b = points - track.reference.center, points - pose.center
+    across = np.linalg.norm(np.cross(a, b), axis=1)
+    return float(np.degrees(np.median(np.arctan2(across, np.einsum("ij,ij->i", a, b)))))
+
+
+def shared_parallax_deg(R_10: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> float:
+    """Parallax that at least PARALLAX_SHARE of the matches have."""
+    return float(np.quantile(parallax_deg(R_10, x0, x1), 1 - PARALLAX_SHARE))
+
+
+def nearer_keyframe(track: Track, pose: Pose, landmarks: LandmarkMap) -> Keyframe | None:
+    """An earlier keyframe that saw the same landmarks from a place nearer to this camera.
+
+    Tracking against it ends the drift where the camera comes back to a known place.
+    """
+    reach = np.linalg.norm(pose.center - track.reference.center)
+    ids = track.reference.landmark_ids[track.index0[pose.used]]
+    for shared, keyframe in landmarks.covisible(ids):
+        if shared < MIN_LANDMARKS:
+            return None
+        near = np.linalg.norm(keyframe.center - pose.center) < NEARER_THAN * reach
+        turned_deg = rotation_error_deg(keyframe.R_cw, pose.R_cw)
+        if keyframe is not track.reference and near and turned_deg <= MAX_REVISIT_TURN_DEG:
+            return keyframe
+    return None

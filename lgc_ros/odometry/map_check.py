@@ -1,0 +1,60 @@
+"""Consistency check of the map: a wrong initialization is found and undone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lgc_ros.geometry.epipolar import essential_from_pose, sampson_distance
+from lgc_ros.odometry.map import View, motion_between
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.tracking import MIN_LANDMARKS, Track
+
+# Share of the matches that must agree on a two-view pose.
+MIN_INLIER_SHARE = 0.2
+# A view confirms the map if the pose from landmarks explains this share of the two-view inliers.
+CONFIRMED_SHARE = 0.8
+# The map is given up when this many more views refute than confirm it.
+MAX_REFUTED = 2
+
+
+class MapCheck:
+    """Counts the views that confirm and refute the map."""
+
+    def __init__(self, options: OdometryOptions) -> None:
+        self._options = options
+        self._balance = 0
+
+    def restart(self) -> None:
+        """Judge a new map from scratch."""
+        self._balance = 0
+
+    def accepts(self, view: View, track: Track) -> bool:
+        """Whether the map is still to be trusted after this view."""
+        if shows_landmarks(track) and self.agrees(track):
+            self._balance += 1 if self._confirms(view, track) else -1
+        return self._balance > -MAX_REFUTED
+
+    def agrees(self, track: Track) -> bool:
+        """Whether enough matches agree on a pose; a few always do, even if all are outliers."""
+        needed = max(self._options.min_inliers, MIN_INLIER_SHARE * track.result.kept.sum())
+        return len(track.index0) >= needed
+
+    def trusts_two_views(self, track: Track) -> bool:
+        """Whether the two-view pose can be trusted without landmarks.
+
+        Landmarks that were matched but gave no pose speak against it.
+        """
+        return self.agrees(track) and not shows_landmarks(track)
+
+    def _confirms(self, view: View, track: Track) -> bool:
+        if track.pose is None:
+            return False
+        x0, x1 = track.reference.view.x[track.index0], view.x[track.index1]
+        E_10 = essential_from_pose(*motion_between(track.reference, track.pose))
+        threshold = 2 * self._options.threshold_px / view.camera.focal
+        return np.mean(sampson_distance(E_10, x0, x1) < threshold**2) > CONFIRMED_SHARE
+
+
+def shows_landmarks(track: Track) -> bool:
+    """Whether enough matched keypoints of the keyframe show landmarks for a pose."""
+    return (track.reference.landmark_ids[track.index0] >= 0).sum() >= MIN_LANDMARKS
