@@ -13,7 +13,6 @@ from contextlib import contextmanager
 
 import rclpy
 from rclpy.context import Context
-from rclpy.exceptions import NameValidationException
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
@@ -68,7 +67,7 @@ class Session:
         """
         try:
             return self.node.resolve_topic_name(topic)
-        except NameValidationException as error:
+        except RuntimeError as error:  # rclpy has no public class for errors of rcl
             raise ConfigError(f"'{topic}' cannot be the name of a topic: {NAMES}") from error
 
     def spin_for(self, seconds: float) -> None:
@@ -146,7 +145,7 @@ def init_ros(
             domain_id=domain,
             signal_handler_options=SignalHandlerOptions.NO,
         )
-    except RuntimeError as error:  # rclpy has no public class for errors of rcl
+    except RuntimeError as error:
         why = re.search(r"(Couldn't parse [^:]*): '(.*?)'\. Error: (.*?)(, at /|$)", str(error))
         if why is None:
             raise
