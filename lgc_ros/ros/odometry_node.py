@@ -238,7 +238,9 @@ class OdometryNode(LifecycleNode):
                 name=name, level=DiagnosticStatus.WARN, message=self.idle, hardware_id=NAME
             )
         else:
-            status = self._inputs.monitor.report(name, self._tracker.setup, self._worker.dropped)
+            status = self._inputs.monitor.report(
+                name, self._tracker.setup, self._worker.dropped, self._settings
+            )
         message = DiagnosticArray(status=[status])
         message.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(message)

@@ -134,6 +134,7 @@ class NodeParameters:
     """Values of all parameters, checked against one another."""
 
     autostart: bool
+    profile: str
     image_transport: str
     rectified: bool
     approximate_sync: bool
@@ -147,6 +148,11 @@ class NodeParameters:
     invert_tf: bool
     path_length: int
     odometry: OdometryOptions
+
+    @property
+    def slop_s(self) -> float:
+        """Largest difference of the stamps of an image and what belongs to it, seconds."""
+        return self.sync_slop_s if self.approximate_sync else 0.0
 
 
 def declare_parameters(node: Node) -> None:

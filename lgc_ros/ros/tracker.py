@@ -20,9 +20,7 @@ from lgc_ros.odometry import VisualOdometry
 from lgc_ros.odometry_options import OdometryOptions
 from lgc_ros.odometry_state import OdometryState
 from lgc_ros.ros.messages import stamp_ns
-
-# Older than the last image by more than this is a jump (a looped bag); by less, a late image.
-JUMP_BACK_NS = 10**9
+from lgc_ros.ros.synchronizer import JUMP_BACK_NS
 
 
 class Prepared:

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -30,12 +30,12 @@ from lgc_ros.landmarks import Keyframe, View
 from lgc_ros.odometry_state import OdometryState
 from lgc_ros.profiles import config_folder, load_profile
 from lgc_ros.ros import compat
-from lgc_ros.ros.diagnostics import Log
+from lgc_ros.ros.diagnostics import Log, Monitor
 from lgc_ros.ros.markers import inlier_markers
 from lgc_ros.ros.messages import UNKNOWN_VARIANCE, base_motion, pose_message, twist_covariance
 from lgc_ros.ros.mounting import Mounting
 from lgc_ros.ros.odometry_node import spin
-from lgc_ros.ros.parameters import default_parameters, flat_settings
+from lgc_ros.ros.parameters import NodeParameters, default_parameters, flat_settings
 from lgc_ros.ros.scale_input import DepthImages, WheelOdometry
 from lgc_ros.ros.topic_watch import TopicWatch
 from lgc_ros.ros.worker import NewestFirstWorker, OneBehind
@@ -267,6 +267,53 @@ def test_what_goes_on_is_logged_once():
         log.error("step 5")
     log.error("step 6")
     assert lines == ["0 images dropped", "no data\nwhere", "step 5", "step 6"]
+
+
+def settings(profile="default", **changes):
+    """Parameters of a node that was started with these values."""
+    values = default_parameters() | changes | {"profile": profile, "T_bc": None}
+    odometry = load_profile(profile)
+    names = {field.name for field in fields(NodeParameters)} - {"odometry"}
+    return NodeParameters(odometry=odometry, **{name: values[name] for name in names})
+
+
+def report_of(p, images_s=(), infos_s=(), dropped=0):
+    """The message of a node with these parameters that heard messages with these stamps."""
+    watches = [TopicWatch(f"/{name}", name, "", lambda topic: []) for name in ("image", "info")]
+    for watch, stamps_s in zip(watches, (images_s, infos_s), strict=True):
+        for stamp_s in stamps_s:
+            message = Image()
+            message.header.stamp = stamp(round(stamp_s * 1e9))
+            watch.on_message(message)
+    monitor = Monitor(*watches, Lines())
+    if dropped:
+        monitor.matched()
+        monitor.processed(state(), 1.0)
+    return monitor.report("node", {}, dropped, p).message
+
+
+@pytest.mark.parametrize(
+    ("p", "infos_s", "remedy"),
+    [
+        (settings(), [1.03], "30.000 ms or more; let the driver stamp both alike, or start the"),
+        (settings(approximate_sync=True), [1.03], "a sync_slop_s of more than that (it is 0.02"),
+        (settings(approximate_sync=True), [9.0], "let both take the time from one clock"),
+        (
+            settings(),
+            [1.0],
+            "more than 10 messages apart: start the node with a larger sync_queue",
+        ),
+    ],
+)
+def test_stamps_that_never_match_are_explained_with_a_remedy_that_can_help(p, infos_s, remedy):
+    assert remedy in report_of(p, [1.0], infos_s)
+
+
+def test_a_node_that_is_too_slow_is_not_told_to_do_what_it_does():
+    slow = report_of(settings(), [1.0], [1.0], dropped=9)
+    assert "use the profile fast, or fewer max_keypoints than 2000" in slow
+    fast = report_of(settings("fast", pipelined=True), [1.0], [1.0], dropped=9)
+    assert "use fewer max_keypoints than 1000, or smaller images" in fast
 
 
 def odom(now_ns, T, **changes):
