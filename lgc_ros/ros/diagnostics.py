@@ -75,8 +75,8 @@ class Monitor:
         self.scale_watch: TopicWatch | None = None
         self.scale_input: ScaleInput | None = None
         self._logger, self._log = logger, Log(logger)
-        self._matched_s = self._fault_s = float("-inf")
-        self._fault = self._why = ""
+        self._matched_s = self._fault_s = self._undrawn_s = float("-inf")
+        self._fault = self._why = self._undrawn = ""
         self._silence_said = False
         self._state: OdometryState | None = None
         self._pairs = self._frames = self._faults = 0
@@ -110,6 +110,11 @@ class Monitor:
         self._state, self._fault = state, ""
         if state.status in SAID_OF_STATES:
             self._log.warn(_verdict(state))
+
+    def undrawn(self, message: str, details: str) -> None:
+        """A view of a frame could not be drawn; its odometry is published all the same."""
+        self._undrawn, self._undrawn_s = message, time.monotonic()
+        self._log.error(message, details)
 
     def why_no_output(self, p: NodeParameters) -> str:
         """The first thing that is missing, with its remedy; empty if there is output."""
@@ -183,6 +188,8 @@ class Monitor:
         notes = [note for note in (self.why_no_scale(p), _too_slow(frames, drops, p)) if note]
         for note in notes:
             self._log.warn(note)
+        if time.monotonic() - self._undrawn_s < SILENT_S:  # was logged when it happened
+            notes.append(self._undrawn)
         level = LEVELS.get(state.status, DiagnosticStatus.OK)
         if notes:
             level = max(level, DiagnosticStatus.WARN)

@@ -188,9 +188,11 @@ class OdometryNode(LifecycleNode):
             frame, T_oc = scale.measure(frame, T_bc)
         tracked = tracker.track(frame, T_oc, prepared)
         if tracker.has_begun:
-            self._outputs.publish_views(header, tracked, tracker.odometry.map.keyframes)
             self._outputs.publish_motion(header, tracked, T_bc, self._settings)
         inputs.monitor.processed(tracked.state, 1e3 * (time.monotonic() - pair.arrived_s))
+        if tracker.has_begun:
+            keyframes = tracker.odometry.map.keyframes
+            self._outputs.publish_views(header, tracked, keyframes, inputs.monitor.undrawn)
 
     def _begin_anew(self, reason: str) -> None:
         self._outputs.forget()

@@ -32,6 +32,7 @@ from ros.processes import (
     image_message,
     info_message,
     running_node,
+    running_process,
     stamp,
 )
 from rosgraph_msgs.msg import Clock
@@ -231,6 +232,10 @@ def changed(robot, **parameters):
             assert set_parameter(robot, names[name], before[names[name]]).successful
 
 
+def stamp_of(header) -> int:
+    return header.stamp.sec * SECOND_NS + header.stamp.nanosec
+
+
 def matrix(pose):
     T = np.eye(4)
     q, p = pose.orientation, pose.position
@@ -313,6 +318,70 @@ def test_markers_and_picture_are_in_the_camera_frame(robot, camera, frames):
     assert points.header.frame_id == FRAME
     assert len(points.points) == len(points.colors) > 30
     assert all(point.z > 0 for point in points.points), "landmarks are in front of the camera"
+
+
+def test_odometry_is_published_before_what_is_drawn_of_it(robot, camera, frames):
+    """RViz hides markers of a stamp that TF does not reach yet."""
+    kinds = {
+        "odometry": Odometry,
+        "pose": PoseWithCovarianceStamped,
+        "inliers": MarkerArray,
+        "matches_image": Image,
+        "path": Path,
+    }
+    sent_ns = {topic: {} for topic in kinds}
+
+    def keep(topic):
+        def on_message(message, info):
+            header = (message.markers[0] if topic == "inliers" else message).header
+            sent_ns[topic][stamp_of(header)] = info["source_timestamp"]
+
+        return on_message
+
+    subscriptions = [
+        robot.node.create_subscription(kind, f"{NODE}/{topic}", keep(topic), QUEUE)
+        for topic, kind in kinds.items()
+    ]
+
+    def all_heard():
+        camera.show_another()
+        return all(sent_ns.values())
+
+    robot.spin_until(all_heard, "a message of each topic")
+    last_ns = stamp_of(camera.show_another().header)
+    robot.spin_until(lambda: all(last_ns in sent for sent in sent_ns.values()), "all of a frame")
+    order = sorted(kinds, key=lambda topic: sent_ns[topic][last_ns])
+    assert set(order[:2]) == {"odometry", "pose"}
+    for subscription in subscriptions:
+        robot.node.destroy_subscription(subscription)
+
+
+UNDRAWABLE = """
+import sys
+from lgc_ros.ros import odometry_node, outputs
+
+def fail(*_):
+    raise ValueError("no ink")
+
+outputs.matches_picture = fail
+sys.exit(odometry_node.main())
+"""
+
+
+def test_a_picture_that_cannot_be_drawn_costs_no_odometry(tmp_path, frames):
+    settings = OPTIONS | {"base_frame": FRAME}
+    words = [word for name, value in settings.items() for word in ("-p", f"{name}:={value}")]
+    command = [sys.executable, "-c", UNDRAWABLE, "--ros-args", *words]
+    with running_process(tmp_path, command) as robot:
+        pictures = robot.listen(Image, f"{NODE}/matches_image")
+        paths = robot.listen(Path, f"{NODE}/path")
+        camera = ShownCamera(robot, frames)
+        unseen = says("matches_image", "no ink")
+        status = diagnosis(robot, unseen, camera.show_another)
+        assert status.level == DiagnosticStatus.WARN, "there is odometry all the same"
+        assert not pictures
+        assert paths, "other views are drawn"
+        assert robot.log.count("no ink") == 2, "one line, and one traceback"
 
 
 TYPES = {
