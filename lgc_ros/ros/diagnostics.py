@@ -152,7 +152,9 @@ class Monitor:
         status = DiagnosticStatus(name=name, hardware_id=self.images.topic)
         (then_s, frames, drops), now_s = self._last_report, time.monotonic()
         self._last_report = now_s, self._frames, dropped
-        frames, drops = self._frames - frames, dropped - drops
+        # The first frame may wait for TF or a compiler: what it holds up says nothing of the rate.
+        drops = dropped - drops if frames else 0
+        frames = self._frames - frames
         state = self._state  # the worker thread may replace it meanwhile
         status.level, status.message = self._summary(state, frames, drops, p)
         values = {

@@ -70,6 +70,7 @@ class OdometryNode(LifecycleNode):
         declare_parameters(self)
         self._settings = read_parameters(self)
         self._lock = threading.Lock()
+        self._stopping = threading.Event()  # nothing is worth waiting for any more
         self.idle = UNCONFIGURED
         self._tracker: Tracker | None = None
         self._outputs: Outputs | None = None
@@ -104,6 +105,7 @@ class OdometryNode(LifecycleNode):
 
     @told
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._stopping.clear()
         self._inputs = Inputs(self, self._settings, self._on_pair)
         self._behind = OneBehind(f"{NAME}_behind")
         self._worker = NewestFirstWorker(self._work, f"{NAME}_worker")
@@ -133,6 +135,7 @@ class OdometryNode(LifecycleNode):
 
     def stop(self) -> None:
         """Take no more images, and finish what is at hand."""
+        self._stopping.set()
         if self._inputs is not None:
             self._inputs.close()
             self._inputs = None
@@ -167,6 +170,7 @@ class OdometryNode(LifecycleNode):
 
     def _track(self, pair: _Pair, prepared: Prepared) -> None:
         """Whatever is wrong with an image, the next may be right."""
+        self._mounting.wait_for(pair.image.header.frame_id, self._stopping)
         inputs = self._inputs
         if inputs is None:  # closed while the image waited
             return

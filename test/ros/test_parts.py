@@ -32,7 +32,13 @@ from lgc_ros.profiles import config_folder, load_profile
 from lgc_ros.ros import compat
 from lgc_ros.ros.diagnostics import Log, Monitor
 from lgc_ros.ros.markers import inlier_markers
-from lgc_ros.ros.messages import UNKNOWN_VARIANCE, base_motion, pose_message, twist_covariance
+from lgc_ros.ros.messages import (
+    UNKNOWN_VARIANCE,
+    base_motion,
+    pose_message,
+    transform_message,
+    twist_covariance,
+)
 from lgc_ros.ros.mounting import Mounting
 from lgc_ros.ros.odometry_node import spin
 from lgc_ros.ros.parameters import NodeParameters, default_parameters, flat_settings
@@ -165,6 +171,57 @@ def test_the_mounting_is_never_guessed(monkeypatch):
     np.testing.assert_array_equal(Mounting(None, "base_link", T_BC).T_bc("front"), T_BC)
 
 
+class LateTf:
+    """Stands for tf2_ros, which pip lacks: a buffer that learns the transform a little later.
+
+    test_tf.py shows the same with the real one, where it is installed.
+    """
+
+    class TransformException(Exception):
+        pass
+
+    def __init__(self):
+        self.asked, self.is_here = threading.Event(), threading.Event()
+
+    def Buffer(self):
+        return self
+
+    def TransformListener(self, buffer, node):
+        return None
+
+    def can_transform(self, target, source, time):
+        self.asked.set()
+        return self.is_here.is_set()
+
+    def lookup_transform(self, target, source, time):
+        if not self.is_here.is_set():
+            raise self.TransformException(f"{target} does not exist")
+        motion = base_motion(state(), T_BC, np.eye(6))
+        return transform_message(Header(frame_id=target), source, motion, False)
+
+
+def test_an_image_waits_for_a_transform_that_is_on_its_way_but_not_for_ever(monkeypatch):
+    tf = LateTf()
+    monkeypatch.setattr(compat, "tf2_ros", tf)
+    monkeypatch.setattr("lgc_ros.ros.mounting.WAIT_S", DEADLINE_S)
+    mounting, stopping = Mounting(None, "base_link", None), threading.Event()
+    waiting = threading.Thread(target=mounting.wait_for, args=("front", stopping))
+    waiting.start()
+    assert tf.asked.wait(DEADLINE_S)
+    tf.is_here.set()
+    waiting.join(DEADLINE_S)
+    assert not waiting.is_alive()
+    assert mounting.T_bc("front").shape == (4, 4)
+
+    tf.is_here.clear()
+    stopping.set()
+    mounting.wait_for("rear", stopping)  # returns, since the node is to stop
+    monkeypatch.setattr("lgc_ros.ros.mounting.WAIT_S", 0.05)
+    mounting.wait_for("left", threading.Event())
+    with pytest.raises(ConfigError, match="TF does not say where 'left'"):
+        mounting.T_bc("left")
+
+
 def test_a_busy_worker_takes_the_newest_item_and_counts_the_others():
     started, go_on, seen, done = (threading.Event(), threading.Event(), [], threading.Event())
 
@@ -289,6 +346,9 @@ def report_of(p, images_s=(), infos_s=(), dropped=0):
     if dropped:
         monitor.matched()
         monitor.processed(state(), 1.0)
+        first = monitor.report("node", {}, dropped, p)
+        assert "dropped" not in first.message, "the first frame takes longer than others"
+        dropped += dropped
     return monitor.report("node", {}, dropped, p).message
 
 
