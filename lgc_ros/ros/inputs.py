@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
+import rclpy
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
+from lgc_ros.profiles import config_folder
 from lgc_ros.ros import compat
 from lgc_ros.ros.diagnostics import Monitor
 from lgc_ros.ros.messages import stamp_ns
@@ -15,6 +19,15 @@ from lgc_ros.ros.qos import OVERRIDABLE, checked_overrides, input_qos
 from lgc_ros.ros.scale_input import ScaleInput, scale_input
 from lgc_ros.ros.synchronizer import OnPair, Stamped, Synchronizer
 from lgc_ros.ros.topic_watch import TopicWatch
+
+# Shared memory that Fast DDS uses for all messages of a process unless it is told otherwise ...
+SEGMENT_BYTES = 512 * 1024
+# ... with one of these.
+TRANSPORT_SETTINGS = (
+    "FASTRTPS_DEFAULT_PROFILES_FILE",
+    "FASTDDS_DEFAULT_PROFILES_FILE",
+    "FASTDDS_BUILTIN_TRANSPORTS",
+)
 
 
 class Inputs:
@@ -45,6 +58,7 @@ class Inputs:
         self.monitor = Monitor(image_watch, info_watch, node.get_logger())
         self.scale: ScaleInput | None = None
         self.listen_for_scale(p)
+        image.registerCallback(self._check_size)
         Synchronizer(image, info, self._on_match, self._on_refused, p.sync_queue, p.slop_s)
 
     def listen_for_scale(self, p: NodeParameters) -> None:
@@ -103,6 +117,17 @@ class Inputs:
         self.monitor.matched()
         self._on_pair(image, camera_info)
 
+    def _check_size(self, image: Image | CompressedImage) -> None:
+        size = len(image.data)
+        if size > SEGMENT_BYTES and _has_default_transport():
+            self._node.get_logger().warning(
+                f"images of {size / 1e6:.1f} MB do not fit the 0.5 MB of shared memory that Fast "
+                "DDS uses by default, and many of them get lost: set "
+                f"FASTRTPS_DEFAULT_PROFILES_FILE to {config_folder() / 'fastdds.xml'} (from ROS 2 "
+                "Kilted on, FASTDDS_DEFAULT_PROFILES_FILE) for the camera driver and this node",
+                once=True,
+            )
+
     def _on_refused(self, message: Stamped) -> None:
         watch = self.monitor.camera_info
         if not isinstance(message, CameraInfo):
@@ -112,3 +137,9 @@ class Inputs:
             f"({stamp_ns(message.header.stamp) / 1e9:.3f} s) and is ignored: let its publisher "
             "set header.stamp to the time of capture, from a running clock"
         )
+
+
+def _has_default_transport() -> bool:
+    """Whether images come through Fast DDS as it is without any setting."""
+    is_fast_dds = rclpy.get_rmw_implementation_identifier().startswith("rmw_fastrtps")
+    return is_fast_dds and not any(os.environ.get(name) for name in TRANSPORT_SETTINGS)

@@ -22,7 +22,6 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.node import Node
 from rclpy.parameter import Parameter
-from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_srvs.srv import Empty
 
@@ -32,9 +31,15 @@ from lgc_ros.ros.inputs import Inputs
 from lgc_ros.ros.lifecycle import refuse_impossible_transitions, told
 from lgc_ros.ros.mounting import Mounting
 from lgc_ros.ros.outputs import Outputs
-from lgc_ros.ros.parameters import declare_parameters, read_parameters
+from lgc_ros.ros.parameters import (
+    declare_parameters,
+    deletion_refused,
+    read_parameters,
+    unknown_parameters,
+)
 from lgc_ros.ros.qos import output_qos
 from lgc_ros.ros.session import leave
+from lgc_ros.ros.startup import help_text, start_ros, wants_help
 from lgc_ros.ros.tracker import Prepared, Tracker
 from lgc_ros.ros.worker import NewestFirstWorker, OneBehind
 
@@ -68,6 +73,8 @@ class OdometryNode(LifecycleNode):
     def __init__(self) -> None:
         super().__init__(NAME)
         declare_parameters(self)
+        for warning in unknown_parameters(self):
+            self.get_logger().warning(warning)
         self._settings = read_parameters(self)
         self._lock = threading.Lock()
         self._stopping = threading.Event()  # nothing is worth waiting for any more
@@ -209,6 +216,9 @@ class OdometryNode(LifecycleNode):
         return response
 
     def _check_parameters(self, changes: Sequence[Parameter]) -> SetParametersResult:
+        refusal = deletion_refused(self, changes)
+        if refusal:
+            return SetParametersResult(successful=False, reason=refusal)
         try:
             after = read_parameters(self, changes)
             if after.odometry != self._settings.odometry:
@@ -274,11 +284,18 @@ def main(args: Sequence[str] | None = None) -> int:
 
     Signals only set a flag: `ros2 launch` sends a second one, which must not disturb the end.
     """
+    if wants_help(args):
+        sys.stdout.write(help_text())
+        return 0
     keep_memory()
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        start_ros(args)
+    except ConfigError as error:  # the log of ROS does not work yet
+        sys.stderr.write(f"error: {error}\n")
+        return 1
     try:
         node = OdometryNode()
     except (ConfigError, InvalidParameterTypeException, InvalidParameterValueException) as error:

@@ -29,6 +29,7 @@ from ros.processes import (
     FRAME,
     OPTIONS,
     environment,
+    free_domain,
     image_message,
     info_message,
     running_node,
@@ -45,6 +46,7 @@ from lgc_ros.camera import Camera
 from lgc_ros.engines import ENGINES
 from lgc_ros.odometry import VisualOdometry
 from lgc_ros.odometry_options import OdometryOptions
+from lgc_ros.profiles import config_folder
 from lgc_ros.ros.compat import CvBridge
 from lgc_ros.ros.messages import pose_message
 from lgc_ros.ros.parameters import default_parameters
@@ -430,6 +432,45 @@ def test_another_calibration_resets_and_says_so(robot, camera, frames):
     assert "camera_info has changed" in robot.log
 
 
+def test_a_calibration_that_jitters_does_not_reset_but_one_that_drifts_does(robot, camera, frames):
+    said = robot.log.count("camera_info has changed")
+    rng = np.random.default_rng(0)
+
+    def jitter(image, info):
+        info.k[[0, 2, 4, 5]] += 1e-9 * rng.normal(size=4)
+        info.d = 1e-9 * rng.normal(size=5)
+
+    for frame in frames:
+        answer = heard(robot, Odometry, "odometry", camera.send(frame, jitter))
+    assert not is_origin(answer)
+    assert robot.log.count("camera_info has changed") == said
+
+    drift_px = 0.0
+
+    def drift(image, info):
+        nonlocal drift_px
+        drift_px += 0.004  # less than what makes another camera, each time
+        info.k[2] += drift_px
+
+    for _ in range(8):
+        heard(robot, Odometry, "odometry", camera.send_another(drift))
+    assert robot.log.count("camera_info has changed") > said
+
+
+@pytest.mark.parametrize("profile", ["", str(config_folder() / "fastdds.xml")])
+def test_large_images_over_the_default_transport_are_warned_about(
+    tmp_path, frames, profile, monkeypatch
+):
+    monkeypatch.setenv("FASTRTPS_DEFAULT_PROFILES_FILE", profile)
+    monkeypatch.delenv("FASTDDS_DEFAULT_PROFILES_FILE", raising=False)
+    with running_node(tmp_path, **OVERRIDES, base_frame=FRAME) as robot:
+        ShownCamera(robot, frames)
+        assert "of shared memory" not in robot.log, "these images are small"
+        ShownCamera(robot, [larger(frame, (640, 480)) for frame in frames])
+        warning = "images of 0.9 MB do not fit the 0.5 MB of shared memory"
+        assert robot.log.count(warning) == (0 if profile else 1)
+
+
 def no_stamp(image, info):
     image.header.stamp = info.header.stamp = stamp(0)
 
@@ -652,6 +693,18 @@ def test_a_bad_value_is_refused_with_the_reason(robot, name, value, reason):
     refused = set_parameter(robot, name, value)
     assert not refused.successful
     assert reason in refused.reason
+
+
+@pytest.mark.parametrize("name", ["base_to_camera", "max_keypoints", "profile", "use_sim_time"])
+def test_a_parameter_cannot_be_deleted_and_can_be_set_afterwards(robot, camera, name):
+    """`ros2 param delete` sets a parameter to no type at all."""
+    deleted = set_parameter(robot, name, None)
+    assert not deleted.successful
+    if name == "base_to_camera":
+        assert "base_to_camera cannot be deleted: set another value" in deleted.reason
+    with changed(robot, path_length=5):
+        pass
+    camera.show_another()
 
 
 def test_other_frames_and_another_place_of_the_camera_take_effect(robot, camera, frames):
@@ -885,6 +938,61 @@ def test_settings_that_cannot_be_used_end_the_node_with_the_reason(tmp_path):
         assert robot.process.wait(DEADLINE_S) == 1
         assert "did you mean 'fast'" in robot.log
         assert "Traceback" not in robot.log
+
+
+def test_unknown_parameters_are_warned_about_with_the_nearest_name(tmp_path):
+    file = tmp_path / "some.yaml"
+    file.write_text("/**:\n  ros__parameters:\n    scale:\n      sorce: none\n    zzz: 1\n")
+    with running_node(tmp_path, "--params-file", str(file), max_keypoint=300) as robot:
+        robot.spin_until(lambda: "waiting for /image" in robot.log, "the start")
+        for unknown, hint in {
+            "max_keypoint": "did you mean 'max_keypoints'?",
+            "scale.sorce": "did you mean 'scale.source'?",
+            "zzz": "see odometry_node --help",
+        }.items():
+            assert robot.log.count(f"unknown parameter '{unknown}' is ignored: {hint}") == 1
+        assert robot.log.count("unknown parameter") == 3
+
+
+def run_node(tmp_path, *arguments, **variables):
+    return subprocess.run(
+        [sys.executable, "-m", "lgc_ros.ros.odometry_node", *arguments],
+        env=environment(free_domain(), tmp_path) | variables,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+
+
+def test_help_names_topics_parameters_and_examples_without_starting_ros(tmp_path):
+    done = run_node(tmp_path, "--help", ROS_LOG_DIR="/dev/null/nowhere")
+    assert done.returncode == 0
+    assert not done.stderr
+    assert not list(tmp_path.iterdir()), "no log file"
+    assert done.stdout.startswith("usage: odometry_node")
+    for word in ("camera_info", "~/odometry", "base_to_camera", "scale.source", "Examples:"):
+        assert word in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "reason"),
+    [
+        (("--params-file", "nowhere.yaml"), {}, "the parameter file nowhere.yaml does not exist"),
+        (("--params-file", __file__), {}, "cannot be read: "),
+        (("-p", "profile"), {}, "Couldn't parse parameter override rule: '-p profile'"),
+        (("--fast",), {}, "unknown ROS arguments ['--fast']: see odometry_node --help"),
+        ((), {"ROS_LOG_DIR": "/dev/null/logs"}, "set ROS_LOG_DIR to a folder that can be written"),
+        ((), {"ROS_LOG_DIR": "", "HOME": "/dev/null"}, "log directory '/dev/null/.ros/log'"),
+    ],
+)
+def test_what_ros_refuses_at_the_start_is_one_sentence(tmp_path, arguments, variables, reason):
+    done = run_node(tmp_path, "--ros-args", *arguments, **variables)
+    assert done.returncode == 1
+    sentence = done.stderr.splitlines()[-1]  # rcl may log a line of its own before
+    assert sentence.startswith("error: ")
+    assert reason in sentence
+    assert "Traceback" not in done.stderr
 
 
 def test_overrides_of_qos_that_ros_does_not_know_are_refused_with_the_reason(tmp_path):
