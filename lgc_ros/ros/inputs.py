@@ -21,7 +21,7 @@ from lgc_ros.ros.topic_watch import TopicWatch
 
 # Shared memory that Fast DDS uses by default for all messages of a process.
 SEGMENT_BYTES = 512 * 1024
-# More camera_info than images means lost images: this share of them, counted over so many messages.
+# More camera_info than images means lost images: this share of at least so many.
 MAX_LOST_SHARE = 0.25
 MIN_COUNTED = 20
 
@@ -122,9 +122,9 @@ class Inputs:
         if infos >= MIN_COUNTED and images < (1 - MAX_LOST_SHARE) * infos:
             self._node.get_logger().warning(
                 f"{infos - images} of {infos} images were lost on their way: images of "
-                f"{size / 1e6:.1f} MB do not fit the 0.5 MB of shared memory that Fast DDS uses by "
-                f"default; set FASTRTPS_DEFAULT_PROFILES_FILE to {config_folder() / PROFILE} (from "
-                "ROS 2 Kilted on, FASTDDS_DEFAULT_PROFILES_FILE) for the camera driver, too",
+                f"{size / 1e6:.1f} MB do not fit the 0.5 MB of shared memory that Fast DDS uses "
+                f"by default; set FASTRTPS_DEFAULT_PROFILES_FILE to {config_folder() / PROFILE} "
+                "(from ROS 2 Kilted on, FASTDDS_DEFAULT_PROFILES_FILE) for the camera driver",
                 once=True,
             )
 

@@ -69,6 +69,84 @@ class Session:
         try:
             return self.node.resolve_topic_name(topic)
         except RuntimeError as error:  # rclpy has no public class for errors of rcl
+            raise ConfigError(f"'{topic}' cannot be the name of a topic: {NAMES}") from error
+
+    def spin_for(self, seconds: float) -> None:
+        """Answer callbacks for this long, or until the session is to stop."""
+        until_s = time.monotonic() + seconds
+        self.spin_until(lambda: time.monotonic() >= until_s, until_s)
+
+    def spin_until(self, done: Callable[[], bool], until_s: float = float("inf")) -> bool:
+        """Answer callbacks until `done`; False if the session is to stop, or `until_s` passed."""
+        while not done():
+            self.check()
+            left_s = until_s - time.monotonic()
+            if self.stopping.is_set() or left_s <= 0:
+                return False
+            self._executor.spin_once(timeout_sec=min(left_s, PATIENCE_S))
+        return True
+
+    def take_waiting(self, count: int) -> None:
+        """Answer so many callbacks, as far as they wait already."""
+        for _ in range(count):
+            self._executor.spin_once(timeout_sec=0)
+
+    def wait_for(self, done: Callable[[], bool], what: str) -> bool:
+        """Answer callbacks until `done`, and say what is waited for if that takes long."""
+        if not self.spin_until(done, time.monotonic() + SILENT_S):
+            if not self.stopping.is_set():
+                log.warning("waiting for %s", what)
+            return self.spin_until(done)
+        return True
+
+
+@contextmanager
+def session(name: str, domain: int | None = None) -> Iterator[Session]:
+    """A session whose SIGINT and SIGTERM only set `stopping`, so that what runs can be finished.
+
+    A second signal changes nothing: `ros2 launch` and impatient people send it.
+    """
+    stopping = threading.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: stopping.set()) for number in signals]
+    context = Context()
+    dds = init_ros([], context, domain)
+    dds.say(_dds_log)
+    node = rclpy.create_node(name, context=context)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    try:
+        yield Session(node, executor, stopping, dds)
+    finally:
+        executor.shutdown()
+        leave(node)
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+
+
+def init_ros(
+    args: Sequence[str] | None, context: Context | None = None, domain: int | None = None
+) -> DdsChoice:
+    """Initialize ROS with signals left to the caller, and with room for large images.
+
+    Args:
+        args: with `--ros-args`; None: those of the process.
+
+    Returns:
+        The DDS settings, not logged yet: only now is the log as the arguments want it.
+
+    Raises:
+        ConfigError: the arguments cannot be used.
+    """
+    choice = apply_dds_profile(config_folder())
+    try:
+        rclpy.init(
+            args=args,
+            context=context,
+            domain_id=domain,
+            signal_handler_options=SignalHandlerOptions.NO,
+        )
+    except RuntimeError as error:  # rclpy has no public class for errors of rcl
         rclpy.try_shutdown(context=context)
         raise ConfigError(_explained(error)) from error
     return choice
