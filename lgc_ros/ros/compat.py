@@ -45,9 +45,6 @@ CvBridgeError = _cv_bridge.CvBridgeError
 
 SimpleFilter = _message_filters.SimpleFilter
 Subscriber = _message_filters.Subscriber
-Cache = _message_filters.Cache
-TimeSynchronizer = _message_filters.TimeSynchronizer
-ApproximateTimeSynchronizer = _message_filters.ApproximateTimeSynchronizer
 
 # There is no TF without it: the wheels lack the messages of tf2_msgs, too.
 tf2_ros = _load("tf2_ros")

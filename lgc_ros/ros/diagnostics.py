@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -10,9 +12,12 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from rclpy.impl.rcutils_logger import RcutilsLogger
 
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.profiles import load_profile
 from lgc_ros.odometry.state import DEGENERATE, FEW_MATCHES, INITIALIZING, LOST, OdometryState
-from lgc_ros.ros.scale_input import ScaleInput
-from lgc_ros.ros.topic_watch import SILENT_S, TopicWatch, never_match
+from lgc_ros.ros.parameters import NodeParameters
+from lgc_ros.ros.scale_input import DepthImages, ScaleInput
+from lgc_ros.ros.topic_watch import SILENT_S, TopicWatch, smallest_difference_ns
 
 # What did not happen for so long is worth a line in the log when it happens again.
 FORGET_S = 10.0
@@ -22,6 +27,11 @@ LEVELS = {
     LOST: DiagnosticStatus.ERROR,
 }
 SAID_OF_STATES = (FEW_MATCHES, LOST, DEGENERATE)
+# Stamps further apart than this come from different clocks: no slop can bridge that.
+OTHER_CLOCK_NS = 10**9
+ONE_CLOCK = "let both take the time from one clock"
+# With fewer keypoints than this, tracking fails before the machine is fast enough.
+FEW_KEYPOINTS = 500
 
 
 class Log:
@@ -65,8 +75,8 @@ class Monitor:
         self.scale_watch: TopicWatch | None = None
         self.scale_input: ScaleInput | None = None
         self._logger, self._log = logger, Log(logger)
-        self._matched_s = float("-inf")
-        self._fault = self._why = ""
+        self._matched_s = self._fault_s = self._undrawn_s = float("-inf")
+        self._fault = self._why = self._undrawn = ""
         self._silence_said = False
         self._state: OdometryState | None = None
         self._pairs = self._frames = self._faults = 0
@@ -81,9 +91,17 @@ class Monitor:
 
     def fault(self, message: str, details: str = "") -> None:
         """A frame could not be used."""
-        self._faults += 1
-        self._fault = message
+        self._note_fault(message)
         self._log.error(message, details)
+
+    def refused(self, message: str) -> None:
+        """A message could not be used, and the next one will probably be no better."""
+        self._note_fault(message)
+        self._log.warn(message)
+
+    def _note_fault(self, message: str) -> None:
+        self._faults += 1
+        self._fault, self._fault_s = message, time.monotonic()
 
     def processed(self, state: OdometryState, latency_ms: float) -> None:
         """A frame was answered, `latency_ms` after its arrival."""
@@ -93,37 +111,52 @@ class Monitor:
         if state.status in SAID_OF_STATES:
             self._log.warn(_verdict(state))
 
-    def why_no_output(self) -> str:
+    def undrawn(self, message: str, details: str) -> None:
+        """A view of a frame could not be drawn; its odometry is published all the same."""
+        self._undrawn, self._undrawn_s = message, time.monotonic()
+        self._log.error(message, details)
+
+    def why_no_output(self, p: NodeParameters) -> str:
         """The first thing that is missing, with its remedy; empty if there is output."""
+        now_s = time.monotonic()
         complaint = self.images.complaint() or self.camera_info.complaint()
-        if not complaint and time.monotonic() - self._matched_s > SILENT_S:
-            complaint = (
-                f"{never_match(self.camera_info, self.images)}; let the driver stamp both "
-                "alike, or set approximate_sync to true and sync_slop_s to more than that"
-            )
+        unmatched = now_s - self._matched_s > SILENT_S
+        if not complaint and unmatched and now_s - self._fault_s > SILENT_S:
+            complaint = _no_pairs(self.camera_info, self.images, p)
         return complaint or self._fault
 
-    def why_no_scale(self) -> str:
+    def why_no_scale(self, p: NodeParameters) -> str:
         """What keeps the source of scale from being used, with its remedy; empty if it is."""
         if self.scale_watch is None:
             return ""
         complaint = self.scale_watch.complaint()
         if not complaint and time.monotonic() - self.scale_input.met_s > SILENT_S:
-            complaint = (
-                f"{never_match(self.scale_watch, self.images)}; let both take the time from one "
-                "clock"
-            )
+            between_ns = smallest_difference_ns(self.scale_watch, self.images)
+            is_depth = self.scale_input.name == DepthImages.name
+            remedy = _stamp_remedy(between_ns, p) if is_depth else ONE_CLOCK
+            complaint = _never_match(self.scale_watch, self.images, remedy)
         complaint = complaint or self.scale_input.fault
         return complaint and f"no scale from {self.scale_input.name}, the last holds: {complaint}"
 
-    def report(self, name: str, setup: Mapping[str, str], dropped: int) -> DiagnosticStatus:
-        """The whole picture; rates and times are since the last report."""
+    def report(
+        self, name: str, setup: Mapping[str, str], dropped: int, p: NodeParameters
+    ) -> DiagnosticStatus:
+        """The whole picture; rates and times are since the last report.
+
+        Args:
+            name: of the status.
+            setup: values to show as they are.
+            dropped: images dropped so far.
+            p: parameters of the node, so that no remedy is named that is in use already.
+        """
         status = DiagnosticStatus(name=name, hardware_id=self.images.topic)
         (then_s, frames, drops), now_s = self._last_report, time.monotonic()
         self._last_report = now_s, self._frames, dropped
-        frames, drops = self._frames - frames, dropped - drops
+        # The first frame may wait for TF or a compiler: what it holds up says nothing of the rate.
+        drops = dropped - drops if frames else 0
+        frames = self._frames - frames
         state = self._state  # the worker thread may replace it meanwhile
-        status.level, status.message = self._summary(state, frames, drops)
+        status.level, status.message = self._summary(state, frames, drops, p)
         values = {
             "fps": f"{frames / max(now_s - then_s, 1e-3):.1f}",
             "frames": self._frames,
@@ -139,8 +172,10 @@ class Monitor:
         status.values = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
         return status
 
-    def _summary(self, state: OdometryState | None, frames: int, drops: int) -> tuple[bytes, str]:
-        why = self.why_no_output()
+    def _summary(
+        self, state: OdometryState | None, frames: int, drops: int, p: NodeParameters
+    ) -> tuple[bytes, str]:
+        why = self.why_no_output(p)
         # Starting takes a moment: silence is worth a line when it lasts from report to report.
         # A fault of a frame was said when it happened.
         if why and self._why:
@@ -153,9 +188,11 @@ class Monitor:
             return DiagnosticStatus.ERROR, why
         if state is None:
             return DiagnosticStatus.WARN, "the first frame is in work"
-        notes = [note for note in (self.why_no_scale(), _too_slow(frames, drops)) if note]
+        notes = [note for note in (self.why_no_scale(p), _too_slow(frames, drops, p)) if note]
         for note in notes:
             self._log.warn(note)
+        if time.monotonic() - self._undrawn_s < SILENT_S:  # was logged when it happened
+            notes.append(self._undrawn)
         level = LEVELS.get(state.status, DiagnosticStatus.OK)
         if notes:
             level = max(level, DiagnosticStatus.WARN)
@@ -183,10 +220,59 @@ def _verdict(state: OdometryState) -> str:
     return f"{state.status}: {state.message}" if state.message else state.status
 
 
-def _too_slow(frames: int, drops: int) -> str:
+def _no_pairs(camera_info: TopicWatch, images: TopicWatch, p: NodeParameters) -> str:
+    """Why no camera_info goes with an image, and what can be done about it."""
+    between_ns = smallest_difference_ns(camera_info, images)
+    if between_ns <= round(p.slop_s * 1e9):
+        return (
+            f"messages of {images.topic} and {camera_info.topic} with matching stamps arrive more "
+            f"than {p.sync_queue} messages apart: start the node with a larger sync_queue"
+        )
+    return _never_match(camera_info, images, _stamp_remedy(between_ns, p))
+
+
+def _never_match(watch: TopicWatch, images: TopicWatch, remedy: str) -> str:
+    between_ms = smallest_difference_ns(watch, images) * 1e-6
+    return (
+        f"the stamps of {images.topic} and {watch.topic} never match: they differ by "
+        f"{between_ms:.3f} ms or more; {remedy}"
+    )
+
+
+def _stamp_remedy(between_ns: int, p: NodeParameters) -> str:
+    """What helps against stamps that differ by so much."""
+    if between_ns > OTHER_CLOCK_NS:
+        return ONE_CLOCK
+    if p.approximate_sync:
+        return f"start the node with a sync_slop_s of more than that (it is {p.sync_slop_s:g} s)"
+    return (
+        "let the driver stamp both alike, or start the node with approximate_sync true and "
+        "sync_slop_s of more than that"
+    )
+
+
+def _too_slow(frames: int, drops: int, p: NodeParameters) -> str:
     if drops <= frames:
         return ""
     return (
         f"{drops} of {drops + frames} images dropped, the newest one is used: the machine is too "
-        "slow for their rate; use the profile fast, or fewer max_keypoints"
+        f"slow for their rate; use {', or '.join(_faster(p))}"
     )
+
+
+def _faster(p: NodeParameters) -> list[str]:
+    """What would make the node faster and is not in use yet."""
+    options, fast = p.odometry, _fast_profile()
+    remedies = []
+    if options.features != fast.features or options.max_keypoints > fast.max_keypoints:
+        remedies.append("the profile fast")
+    if options.max_keypoints > FEW_KEYPOINTS:
+        remedies.append(f"fewer max_keypoints than {options.max_keypoints}")
+    if not p.pipelined and options.threads != 1 and os.cpu_count() != 1:
+        remedies.append("pipelined")
+    return [*remedies, "smaller images"]
+
+
+@functools.cache
+def _fast_profile() -> OdometryOptions:
+    return load_profile("fast")

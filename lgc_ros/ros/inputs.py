@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+import rclpy
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
+from lgc_ros.odometry.profiles import config_folder
 from lgc_ros.ros import compat
+from lgc_ros.ros.dds_profile import PROFILE
 from lgc_ros.ros.diagnostics import Monitor
+from lgc_ros.ros.messages import stamp_ns
 from lgc_ros.ros.parameters import NodeParameters
 from lgc_ros.ros.qos import OVERRIDABLE, checked_overrides, input_qos
 from lgc_ros.ros.scale_input import ScaleInput, scale_input
+from lgc_ros.ros.synchronizer import OnPair, Stamped, Synchronizer
 from lgc_ros.ros.topic_watch import TopicWatch
 
-OnPair = Callable[[Image | CompressedImage, CameraInfo], None]
+# Shared memory that Fast DDS uses by default for all messages of a process.
+SEGMENT_BYTES = 512 * 1024
+# More camera_info than images means lost images: this share of at least so many.
+MAX_LOST_SHARE = 0.25
+MIN_COUNTED = 20
 
 
 class Inputs:
@@ -47,19 +54,13 @@ class Inputs:
         self.monitor = Monitor(image_watch, info_watch, node.get_logger())
         self.scale: ScaleInput | None = None
         self.listen_for_scale(p)
-        if p.approximate_sync:
-            self._synchronizer = compat.ApproximateTimeSynchronizer(
-                self._subscribers, p.sync_queue, p.sync_slop_s
-            )
-        else:
-            self._synchronizer = compat.TimeSynchronizer(self._subscribers, p.sync_queue)
-        self._synchronizer.registerCallback(self._on_match)
+        image.registerCallback(self._check_transport)
+        Synchronizer(image, info, self._on_match, self._on_refused, p.sync_queue, p.slop_s)
 
     def listen_for_scale(self, p: NodeParameters) -> None:
         """Listen to the topic that the source of scale needs, and to that alone."""
         self._close_scale()
-        slop_s = p.sync_slop_s if p.approximate_sync else 0.0
-        self.scale = scale_input(p.odometry.scale.source, slop_s)
+        self.scale = scale_input(p.odometry.scale.source, p.slop_s)
         if self.scale is None:
             return
         name = self.scale.name
@@ -111,3 +112,32 @@ class Inputs:
     def _on_match(self, image: Image | CompressedImage, camera_info: CameraInfo) -> None:
         self.monitor.matched()
         self._on_pair(image, camera_info)
+
+    def _check_transport(self, image: Image | CompressedImage) -> None:
+        """Warn when large images get lost on their way, and say how to give them room."""
+        size = len(image.data)
+        if size <= SEGMENT_BYTES or not _is_fast_dds():
+            return
+        images, infos = self.monitor.images.count, self.monitor.camera_info.count
+        if infos >= MIN_COUNTED and images < (1 - MAX_LOST_SHARE) * infos:
+            self._node.get_logger().warning(
+                f"{infos - images} of {infos} images were lost on their way: images of "
+                f"{size / 1e6:.1f} MB do not fit the 0.5 MB of shared memory that Fast DDS uses "
+                f"by default; set FASTRTPS_DEFAULT_PROFILES_FILE to {config_folder() / PROFILE} "
+                "(from ROS 2 Kilted on, FASTDDS_DEFAULT_PROFILES_FILE) for the camera driver",
+                once=True,
+            )
+
+    def _on_refused(self, message: Stamped) -> None:
+        watch = self.monitor.camera_info
+        if not isinstance(message, CameraInfo):
+            watch = self.monitor.images
+        self.monitor.refused(
+            f"a message of {watch.topic} has a negative stamp "
+            f"({stamp_ns(message.header.stamp) / 1e9:.3f} s) and is ignored: let its publisher "
+            "set header.stamp to the time of capture, from a running clock"
+        )
+
+
+def _is_fast_dds() -> bool:
+    return rclpy.get_rmw_implementation_identifier().startswith("rmw_fastrtps")

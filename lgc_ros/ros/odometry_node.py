@@ -29,8 +29,14 @@ from lgc_ros.errors import ConfigError, LgcError
 from lgc_ros.ros.inputs import Inputs
 from lgc_ros.ros.lifecycle import refuse_impossible_transitions, told
 from lgc_ros.ros.mounting import Mounting
+from lgc_ros.ros.node_help import help_text, wants_help
 from lgc_ros.ros.outputs import Outputs
-from lgc_ros.ros.parameters import declare_parameters, read_parameters
+from lgc_ros.ros.parameters import (
+    declare_parameters,
+    deletion_refused,
+    read_parameters,
+    unknown_parameters,
+)
 from lgc_ros.ros.qos import output_qos
 from lgc_ros.ros.session import init_ros, leave
 from lgc_ros.ros.tracker import PendingImage, Tracker
@@ -67,8 +73,11 @@ class OdometryNode(LifecycleNode):
     def __init__(self) -> None:
         super().__init__(NAME)
         declare_parameters(self)
+        for warning in unknown_parameters(self):
+            self.get_logger().warning(warning)
         self._settings = read_parameters(self)
         self._lock = threading.Lock()
+        self._stopping = threading.Event()  # nothing is worth waiting for any more
         self.idle = UNCONFIGURED
         self._tracker: Tracker | None = None
         self._outputs: Outputs | None = None
@@ -107,6 +116,7 @@ class OdometryNode(LifecycleNode):
 
     @told
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._stopping.clear()
         self._inputs = Inputs(self, self._settings, self._on_pair)
         self._behind = SerialThread(f"{NAME}_behind")
         self._worker = LatestItemWorker(self._work, f"{NAME}_worker")
@@ -136,6 +146,7 @@ class OdometryNode(LifecycleNode):
 
     def stop(self) -> None:
         """Take no more images, and finish what is at hand."""
+        self._stopping.set()
         if self._inputs is not None:
             self._inputs.close()
             self._inputs = None
@@ -170,6 +181,7 @@ class OdometryNode(LifecycleNode):
 
     def _track(self, pair: _Pair, prepared: PendingImage) -> None:
         """Whatever is wrong with an image, the next may be right."""
+        self._mounting.wait_for(pair.image.header.frame_id, self._stopping)
         inputs = self._inputs
         if inputs is None:  # closed while the image waited
             return
@@ -191,9 +203,11 @@ class OdometryNode(LifecycleNode):
             frame, T_oc = scale.measure(frame, T_bc)
         tracked = tracker.track(frame, T_oc, prepared)
         if tracker.has_begun:
-            self._outputs.publish_views(header, tracked, tracker.odometry.map.keyframes)
             self._outputs.publish_motion(header, tracked, T_bc, self._settings)
         inputs.monitor.processed(tracked.state, 1e3 * (time.monotonic() - pair.arrived_s))
+        if tracker.has_begun:
+            keyframes = tracker.odometry.map.keyframes
+            self._outputs.publish_views(header, tracked, keyframes, inputs.monitor.undrawn)
 
     def _begin_anew(self, reason: str) -> None:
         self._outputs.forget()
@@ -206,6 +220,9 @@ class OdometryNode(LifecycleNode):
         return response
 
     def _check_parameters(self, changes: Sequence[Parameter]) -> SetParametersResult:
+        refusal = deletion_refused(self, changes)
+        if refusal:
+            return SetParametersResult(successful=False, reason=refusal)
         try:
             after = read_parameters(self, changes)
             if after.odometry != self._settings.odometry:
@@ -241,7 +258,9 @@ class OdometryNode(LifecycleNode):
                 name=name, level=DiagnosticStatus.WARN, message=self.idle, hardware_id=NAME
             )
         else:
-            status = self._inputs.monitor.report(name, self._tracker.setup, self._worker.dropped)
+            status = self._inputs.monitor.report(
+                name, self._tracker.setup, self._worker.dropped, self._settings
+            )
         message = DiagnosticArray(status=[status])
         message.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(message)
@@ -269,12 +288,19 @@ def main(args: Sequence[str] | None = None) -> int:
 
     Signals only set a flag: `ros2 launch` sends a second one, which must not disturb the end.
     """
+    if wants_help(args):
+        sys.stdout.write(help_text())
+        return 0
     retain_freed_memory()
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     try:
         dds = init_ros(args)
+    except ConfigError as error:  # ROS cannot log yet
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    try:
         node = OdometryNode()
     except (ConfigError, InvalidParameterTypeException, InvalidParameterValueException) as error:
         rclpy.logging.get_logger(NAME).fatal(str(error))

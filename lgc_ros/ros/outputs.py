@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 from geometry_msgs.msg import PoseStamped, PoseWithCovarianceStamped
@@ -60,34 +62,66 @@ class Outputs:
         """Begin a new path."""
         self._way.clear()
 
-    def publish_views(self, header: Header, tracked: Tracked, keyframes: list[Keyframe]) -> None:
-        """What is in the camera frame: relative pose, markers and picture."""
-        state = tracked.state
-        if state.relative is not None and state.relative.pose is not None:
-            self._relative.publish(messages.relative_pose(header, state.relative.pose))
-        if self._inliers.get_subscription_count():
-            self._inliers.publish(inlier_markers(header, state, keyframes))
-        if self._picture.get_subscription_count():
-            picture = matches_picture(tracked.frame.image, state)
-            self._picture.publish(self._bridge.cv2_to_imgmsg(picture, "bgr8", header))
-
     def publish_motion(
         self, image_header: Header, tracked: Tracked, T_bc: np.ndarray, p: NodeParameters
     ) -> None:
-        """The motion of the robot, whose base carries the camera at T_bc."""
+        """The motion of the robot, whose base carries the camera at T_bc; TF comes first."""
         spread = messages.twist_covariance(
             tracked.state, tracked.last, tracked.frame.camera.focal, p.odometry.sigma_px
         )
         motion = messages.base_motion(tracked.state, T_bc, spread)
         header = Header(stamp=image_header.stamp, frame_id=p.odom_frame)
-        self._odometry.publish(messages.odometry_message(header, p.base_frame, motion))
-        self._pose.publish(messages.pose_with_covariance(header, motion))
         if p.publish_tf and self._broadcaster is not None:
             self._broadcaster.sendTransform(
                 messages.transform_message(header, p.base_frame, motion, p.invert_tf)
             )
+        self._odometry.publish(messages.odometry_message(header, p.base_frame, motion))
+        self._pose.publish(messages.pose_with_covariance(header, motion))
+        relative = tracked.state.relative
+        if relative is not None and relative.pose is not None:
+            self._relative.publish(messages.relative_pose(image_header, relative.pose))
         self._way.append(PoseStamped(header=header, pose=messages.pose_message(motion.T_ob)))
         while len(self._way) > p.path_length:
             self._way.popleft()
-        if self._way and self._path.get_subscription_count():
-            self._path.publish(Path(header=header, poses=list(self._way)))
+
+    def publish_views(
+        self,
+        header: Header,
+        tracked: Tracked,
+        keyframes: list[Keyframe],
+        on_failure: Callable[[str, str], None],
+    ) -> None:
+        """What is there to look at: path, markers and picture.
+
+        It comes after the motion: RViz hides what has a stamp that TF does not reach yet.
+
+        Args:
+            header: of the image.
+            tracked: the frame and the state after it.
+            keyframes: those of the map.
+            on_failure: called with a message and a traceback for each view that cannot be drawn.
+        """
+        views = {
+            self._path: self._draw_path,
+            self._inliers: lambda: inlier_markers(header, tracked.state, keyframes),
+            self._picture: lambda: self._draw_matches(header, tracked),
+        }
+        for publisher, draw in views.items():
+            if not publisher.get_subscription_count():
+                continue
+            try:
+                view = draw()
+                if view is not None:
+                    publisher.publish(view)
+            except Exception as error:
+                message = (
+                    f"{publisher.topic_name} cannot be drawn: {type(error).__name__}: {error}"
+                )
+                on_failure(message, traceback.format_exc())
+
+    def _draw_path(self) -> Path | None:
+        return Path(header=self._way[-1].header, poses=list(self._way)) if self._way else None
+
+    def _draw_matches(self, header: Header, tracked: Tracked) -> Image:
+        picture = matches_picture(tracked.frame.image, tracked.state)
+        return self._bridge.cv2_to_imgmsg(picture, "bgr8", header)

@@ -6,6 +6,7 @@ profile gives their defaults. ROS has no null: an empty text or a zero stands fo
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -23,6 +24,8 @@ from lgc_ros.odometry.scale import ScaleOptions
 
 TRANSPORTS = ("raw", "compressed")
 SCALE = "scale"
+# Declared with the subscriptions and publishers, not at the start.
+QOS_OVERRIDES = "qos_overrides."
 NULLS = {"str | None": "", "int | None": 0, "float | None": 0.0}
 
 
@@ -140,6 +143,7 @@ class NodeParameters:
     """Values of all parameters, checked against one another."""
 
     autostart: bool
+    profile: str
     image_transport: str
     rectified: bool
     approximate_sync: bool
@@ -153,6 +157,11 @@ class NodeParameters:
     invert_tf: bool
     path_length: int
     odometry: OdometryOptions
+
+    @property
+    def slop_s(self) -> float:
+        """Largest difference of the stamps of an image and what belongs to it, seconds."""
+        return self.sync_slop_s if self.approximate_sync else 0.0
 
 
 def declare_parameters(node: Node) -> None:
@@ -171,6 +180,35 @@ def default_parameters() -> dict[str, Any]:
     """What holds where nobody says otherwise, by name; what has no default is left out."""
     own = {name: default for name, (default, _) in _NODE.items() if default is not None}
     return own | flat_settings(load_profile())
+
+
+def describe_parameters() -> dict[str, tuple[Any, str]]:
+    """Default value (None: there is none) and description of every parameter, by name."""
+    settings = {name: setting for name, (_, setting) in _NODE.items()} | _ODOMETRY
+    defaults = default_parameters()
+    return {name: (defaults.get(name), s.description) for name, s in settings.items()}
+
+
+def unknown_parameters(node: Node) -> list[str]:
+    """A warning for each value that was given for a parameter that the node does not have."""
+    given = [name for name in node._parameter_overrides if not name.startswith(QOS_OVERRIDES)]
+    warnings = []
+    for name in sorted(name for name in given if not node.has_parameter(name)):
+        near = difflib.get_close_matches(name, [*_NODE, *_ODOMETRY], n=1)
+        hint = f"did you mean '{near[0]}'?" if near else "see odometry_node --help"
+        warnings.append(f"unknown parameter '{name}' is ignored: {hint}")
+    return warnings
+
+
+def deletion_refused(node: Node, changes: Iterable[Parameter]) -> str:
+    """Why the changes cannot be made if one of them deletes a parameter; else empty."""
+    for change in changes:
+        if change.type_ == Parameter.Type.NOT_SET and node.has_parameter(change.name):
+            return (
+                f"{change.name} cannot be deleted: set another value, or restart the node "
+                "without it"
+            )
+    return ""
 
 
 def read_parameters(node: Node, changes: Iterable[Parameter] = ()) -> NodeParameters:

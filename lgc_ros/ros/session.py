@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import rclpy
 from rclpy.context import Context
-from rclpy.exceptions import NameValidationException
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
@@ -68,7 +68,7 @@ class Session:
         """
         try:
             return self.node.resolve_topic_name(topic)
-        except NameValidationException as error:
+        except RuntimeError as error:  # rclpy has no public class for errors of rcl
             raise ConfigError(f"'{topic}' cannot be the name of a topic: {NAMES}") from error
 
     def spin_for(self, seconds: float) -> None:
@@ -147,12 +147,32 @@ def init_ros(
             signal_handler_options=SignalHandlerOptions.NO,
         )
     except RuntimeError as error:  # rclpy has no public class for errors of rcl
-        why = re.search(r"(Couldn't parse [^:]*): '(.*?)'\. Error: (.*?)(, at /|$)", str(error))
-        if why is None:
-            raise
-        what = f"give NAME:=NAME; {NAMES}" if "remap" in why[1] else why[3]
-        raise ConfigError(f"the argument {why[2]} cannot be used: {what}") from error
+        rclpy.try_shutdown(context=context)
+        raise ConfigError(_explained(error)) from error
     return choice
+
+
+def _explained(error: RuntimeError) -> str:
+    """What ROS says, without places in its source code, and with a remedy."""
+    said = re.sub(r",\s+at /\S+:\d+", "", str(error)).strip()
+    if "UnknownROSArgs" in type(error).__name__:
+        return f"unknown ROS arguments {said}: see odometry_node --help"
+    rule = re.search(r"Couldn't parse remap rule: '(.*?)'\. Error: ", said, re.DOTALL)
+    if rule:
+        return f"the argument {rule[1]} cannot be used: give NAME:=NAME; {NAMES}"
+    file = re.search(r"params file: '--params-file (.*?)'\. Error: (.*)", said, re.DOTALL)
+    if file and not Path(file[1]).is_file():
+        return f"the parameter file {file[1]} does not exist: check --params-file"
+    if file:
+        return f"the parameter file {file[1]} cannot be read: {' '.join(file[2].split())}"
+    if "logging" in said:
+        cause = said.removeprefix("failed to initialize logging: ")
+        return (
+            f"ROS cannot write its log files ({cause}): set ROS_LOG_DIR to a folder that can be "
+            "written to"
+        )
+    cause = said.removeprefix("failed to initialize rcl: ")
+    return f"ROS does not start: {cause}; see odometry_node --help"
 
 
 def leave(node: Node) -> None:

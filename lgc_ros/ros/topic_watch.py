@@ -88,12 +88,8 @@ class TopicWatch:
         )
 
 
-def never_match(watch: TopicWatch, images: TopicWatch) -> str:
-    """The complaint that no message of a topic belongs to an image, and by how much it fails."""
-    between_ns = min(
+def smallest_difference_ns(watch: TopicWatch, images: TopicWatch) -> int:
+    """By how much the latest stamps of a topic and of the images differ at least."""
+    return min(
         (abs(a - b) for a in tuple(watch.stamps_ns) for b in tuple(images.stamps_ns)), default=0
-    )
-    return (
-        f"the stamps of {images.topic} and {watch.topic} never match: they differ by "
-        f"{between_ns * 1e-6:.3f} ms or more"
     )

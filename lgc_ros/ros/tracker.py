@@ -20,9 +20,11 @@ from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.ros.messages import stamp_ns
+from lgc_ros.ros.synchronizer import JUMP_BACK_NS
 
-# Older than the last image by more than this is a jump (a looped bag); by less, a late image.
-JUMP_BACK_NS = 10**9
+# Calibrations that differ by less than this, in pixels, are the same: drivers compute them anew
+# for each image. Keypoints are ten times less precise, and more.
+SAME_CAMERA_PX = 0.01
 
 
 class PendingImage:
@@ -135,13 +137,17 @@ class Tracker:
         return Tracked(frame, state, last)
 
     def _calibrated(self, camera_info: CameraInfo) -> Camera:
+        """The camera in use, or a new one if camera_info has changed since that was read."""
         calibration = _calibration(camera_info)
-        if calibration != self._calibration:
-            camera = Camera.from_camera_info(camera_info, self._rectified)
-            if self._camera is not None:
-                self.reset("camera_info has changed")
-            self._calibration, self._camera = calibration, camera
-        return self._camera
+        if calibration == self._calibration:
+            return self._camera
+        camera = Camera.from_camera_info(camera_info, self._rectified)
+        if self._camera is not None:
+            if _same_camera(camera, self._camera):
+                return self._camera
+            self.reset("camera_info has changed")
+        self._calibration, self._camera = calibration, camera
+        return camera
 
     def _checked_stamp(self, message: Image | CompressedImage) -> int:
         now_ns = stamp_ns(message.header.stamp)
@@ -156,6 +162,16 @@ class Tracker:
                 )
             self.reset(f"stamps jumped back by {back_ns * 1e-9:.3f} s")
         return now_ns
+
+
+def _same_camera(a: Camera, b: Camera) -> bool:
+    """Whether both see all points in the same pixels, but for SAME_CAMERA_PX."""
+    if (a.size, a.model) != (b.size, b.model):
+        return False
+    axes = [np.linspace(0, length - 1, 5) for length in b.size]
+    x = b.normalize(np.stack(np.meshgrid(*axes), axis=-1))
+    points_cam = np.column_stack([x, np.ones(len(x))])[np.isfinite(x).all(axis=1)]
+    return bool(np.all(abs(a.project(points_cam) - b.project(points_cam)) < SAME_CAMERA_PX))
 
 
 def _calibration(info: CameraInfo) -> tuple[Any, ...]:

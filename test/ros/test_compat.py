@@ -1,7 +1,6 @@
 """What stands in for cv_bridge and message_filters, and which of both worlds is chosen."""
 
 import importlib.util
-import itertools
 import logging
 import os
 import sys
@@ -10,22 +9,17 @@ import time
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
 from builtin_interfaces.msg import Time as TimeMessage
 from rclpy.callback_groups import ReentrantCallbackGroup
-from rclpy.clock import ClockType, ROSClock
 from rclpy.context import Context
-from rclpy.duration import Duration
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, qos_profile_sensor_data
-from rclpy.time import Time
 from sensor_msgs.msg import CameraInfo, Image
-from std_msgs.msg import Header, String
+from std_msgs.msg import Header
 
 from lgc_ros.images.encoding import IMAGE_ENCODINGS
 from lgc_ros.ros import compat, conversion, message_filters_fallback
@@ -92,8 +86,7 @@ def test_what_is_not_installed_is_replaced_without_a_warning(load_compat, caplog
 
 
 def test_what_is_installed_is_used(load_compat):
-    names = ("SimpleFilter", "Subscriber", "Cache", "TimeSynchronizer")
-    classes = [*names, "ApproximateTimeSynchronizer"]
+    classes = ("SimpleFilter", "Subscriber")
     module = load_compat(
         {
             "cv_bridge": {
@@ -146,214 +139,12 @@ def filters(request):
     return request.param
 
 
-class Stamped:
-    """A message with a header, its stamp as messages hold it."""
-
-    def __init__(self, stamp_s):
-        seconds, nanoseconds = divmod(round(stamp_s * 1e9), 10**9)
-        self.header = Header(stamp=TimeMessage(sec=seconds, nanosec=nanoseconds))
-
-    def __repr__(self):
-        return f"Stamped({self.header.stamp.sec + self.header.stamp.nanosec * 1e-9})"
-
-
-def stamped(*stamps_s):
-    return [Stamped(stamp_s) for stamp_s in stamps_s]
-
-
-def synchronize(module, size, queue_size=10, slop_s=None, **options):
-    """Filters to feed, and the list of sets that come out of a synchronizer of them."""
-    inputs = [module.SimpleFilter() for _ in range(size)]
-    if slop_s is None:
-        synchronizer = module.TimeSynchronizer(inputs, queue_size)
-    else:
-        synchronizer = module.ApproximateTimeSynchronizer(inputs, queue_size, slop_s, **options)
-    sets = []
-    synchronizer.registerCallback(lambda *messages: sets.append(messages))
-    return [source.signalMessage for source in inputs], sets
-
-
 def test_callbacks_get_the_message_then_their_own_arguments(filters):
     source, calls = filters.SimpleFilter(), []
     assert source.registerCallback(lambda *args: calls.append(args), "a", 1) == 0
     assert source.registerCallback(lambda *args: calls.append(args)) == 1
     source.signalMessage("left", "right")
     assert calls == [("left", "right", "a", 1), ("left", "right")]
-
-
-def test_equal_stamps_make_a_set_whichever_comes_first(filters):
-    (first, second, third), sets = synchronize(filters, 3)
-    a, b, c = stamped(1, 1, 1)
-    second(b)
-    third(c)
-    assert sets == []
-    first(a)
-    assert sets == [(a, b, c)]
-    first(a)
-    assert sets == [(a, b, c)], "a message belongs to one set"
-
-
-def test_one_stream_may_run_ahead_by_the_length_of_the_queue(filters):
-    (first, second), sets = synchronize(filters, 2, queue_size=3)
-    ahead, behind = stamped(0, 1, 2, 3, 4), stamped(0, 1, 2, 3, 4)
-    for message in ahead:
-        first(message)
-    for message in behind:
-        second(message)
-    assert sets == list(zip(ahead[2:], behind[2:], strict=True))
-
-
-@pytest.mark.parametrize("slop_s", [None, 0.1])
-def test_a_late_stream_may_come_in_any_order(slop_s):
-    for order in itertools.permutations(range(4)):
-        (first, second), sets = synchronize(message_filters_fallback, 2, 4, slop_s)
-        waiting, late = stamped(0, 1, 2, 3), stamped(0, 1, 2, 3)
-        for message in waiting:
-            first(message)
-        for index in order:
-            second(late[index])
-        assert sets == [(waiting[index], late[index]) for index in order]
-
-
-def test_what_the_other_streams_have_passed_is_dropped():
-    (first, second), sets = synchronize(message_filters_fallback, 2)
-    old, new, partner, straggler = stamped(0, 1, 1, 0)
-    first(old)
-    second(partner)
-    first(new)
-    second(straggler)
-    assert sets == [(new, partner)]
-
-
-@pytest.mark.parametrize("slop_s", [None, 0.1])
-def test_synchronizing_goes_on_after_stamps_jumped_back(slop_s):
-    (first, second), sets = synchronize(message_filters_fallback, 2, queue_size=2, slop_s=slop_s)
-    for message in stamped(100, 101, 102):
-        first(message)
-    for message in stamped(200, 201, 202):
-        second(message)
-    for a, b in zip(stamped(1, 2), stamped(1, 2), strict=True):
-        first(a)
-        second(b)
-        assert sets.pop() == (a, b)
-
-
-def test_a_callback_that_fails_does_not_block_the_next_set():
-    inputs = [message_filters_fallback.SimpleFilter() for _ in range(2)]
-    stamps_s = []
-
-    def fail_at_first(a, b):
-        stamps_s.append(a.header.stamp.sec)
-        if len(stamps_s) == 1:
-            raise RuntimeError("no luck")
-
-    message_filters_fallback.TimeSynchronizer(inputs, 5).registerCallback(fail_at_first)
-    inputs[0].signalMessage(Stamped(1))
-    with pytest.raises(RuntimeError, match="no luck"):
-        inputs[1].signalMessage(Stamped(1))
-    for source in inputs:
-        source.signalMessage(Stamped(2))
-    assert stamps_s == [1, 2]
-
-
-def test_near_stamps_make_a_set_of_the_nearest(filters):
-    (image, info), sets = synchronize(filters, 2, slop_s=0.1)
-    far, near, nearest = stamped(0.91, 1.04, 0.98)
-    message = Stamped(1)
-    for waiting in (far, near, nearest):
-        info(waiting)
-    image(message)
-    assert sets == [(message, nearest)]
-
-
-def test_the_whole_set_lies_within_the_slop(filters):
-    (first, second, third), sets = synchronize(filters, 3, slop_s=0.1)
-    first(Stamped(0.94))
-    second(Stamped(1.06))
-    third(Stamped(1.0))
-    assert sets == [], "0.94 and 1.06 are too far apart, though both are near 1.0"
-    first(Stamped(1.01))
-    assert len(sets) == 1
-    (first, second), sets = synchronize(filters, 2, slop_s=0.1)
-    first(Stamped(1.0))
-    second(Stamped(1.1))
-    assert sets == [], "stamps apart by just the slop"
-
-
-def test_stamps_may_be_times_of_rclpy(filters):
-    (first, second), sets = synchronize(filters, 2, slop_s=0.1)
-    a, b = stamped(1, 1)
-    for message in (a, b):
-        message.header = type("Header", (), {"stamp": Time(seconds=1)})()
-    first(a)
-    second(b)
-    assert sets == [(a, b)]
-
-
-def test_messages_without_header_are_refused_or_get_their_time_of_arrival(filters):
-    (first, second), sets = synchronize(filters, 2, slop_s=30)
-    now = Image(header=Header(stamp=ROSClock().now().to_msg()))
-    first(now)
-    second(String(data="when?"))
-    assert sets == []
-    (first, second), sets = synchronize(filters, 2, slop_s=30, allow_headerless=True)
-    first(now)
-    second(String(data="now"))
-    assert sets == [(now, String(data="now"))]
-
-
-streams = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 40)), max_size=40)
-
-
-@given(steps=streams, queue_size=st.integers(1, 6), slop_s=st.sampled_from([None, 0.05, 0.3]))
-def test_streams_in_order_give_the_sets_that_message_filters_gives(steps, queue_size, slop_s):
-    original = installed("message_filters")
-    clock_s = [0.0, 0.0, 0.0]
-    messages, results = [], []
-    for stream, step in steps:
-        clock_s[stream] += step / 100
-        messages.append((stream, Stamped(clock_s[stream])))
-    for module in (message_filters_fallback, original):
-        inputs, sets = synchronize(module, 3, queue_size, slop_s)
-        for stream, message in messages:
-            inputs[stream](message)
-        results.append(sets)
-    assert results[0] == results[1]
-
-
-def test_cache_answers_by_time(filters):
-    source = filters.SimpleFilter()
-    cache = filters.Cache(source, 5)
-    assert (cache.getLast(), cache.getOldestTime(), cache.getLastestTime()) == (None, None, None)
-    messages = stamped(0, 1, 2, 3, 4)
-    for message in messages:
-        source.signalMessage(message)
-
-    def at(seconds):
-        return Time(seconds=seconds, clock_type=ClockType.ROS_TIME)
-
-    assert cache.getInterval(at(2.5), at(3.5)) == messages[3:4]
-    assert cache.getInterval(at(2), at(3)) == messages[2:4]
-    assert cache.getElemAfterTime(at(1.5)) is messages[2]
-    assert cache.getElemAfterTime(at(4.5)) is None
-    assert cache.getElemBeforeTime(at(1.5)) is messages[1]
-    assert cache.getElemBeforeTime(at(0)) is messages[0]
-    assert (cache.getOldestTime(), cache.getLastestTime()) == (at(0), at(4))
-    assert cache.getLast() is messages[4]
-    source.signalMessage(Stamped(5))
-    assert cache.getOldestTime() == at(1), "the oldest makes room"
-
-
-def test_cache_passes_on_what_it_keeps(filters):
-    source, passed = filters.SimpleFilter(), []
-    strict, lenient = filters.Cache(source), filters.Cache(source, 2, allow_headerless=True)
-    strict.registerCallback(passed.append)
-    lenient.registerCallback(passed.append)
-    before, message = ROSClock().now(), String(data="no header")
-    source.signalMessage(message)
-    assert passed == [message]
-    assert strict.getLast() is None
-    assert lenient.getInterval(before, before + Duration(seconds=60)) == [message]
 
 
 @pytest.fixture
@@ -381,42 +172,27 @@ def nodes(monkeypatch):
     context.try_shutdown()
 
 
-def test_images_and_their_calibration_are_synchronized_over_dds(nodes, filters):
+def test_a_subscriber_passes_on_what_arrives_over_dds(nodes, filters):
     camera, listener, wait_for = nodes
+    group = ReentrantCallbackGroup()
     image = filters.Subscriber(
-        listener,
-        Image,
-        "image",
-        qos_profile=QoSProfile(depth=20),
-        callback_group=ReentrantCallbackGroup(),
+        listener, Image, "image", qos_profile=QoSProfile(depth=20), callback_group=group
     )
-    info = filters.Subscriber(listener, CameraInfo, "info")
     assert image.getTopic() == "image"
     assert image.topic_name == f"{listener.get_namespace()}/image", "asked of the subscription"
-    assert (image.qos_profile.depth, info.qos_profile.depth) == (20, 10)
-    pairs = []
-    synchronizer = filters.TimeSynchronizer([image, info], 10)
-    synchronizer.registerCallback(lambda *messages: pairs.append(messages))
-
-    image_publisher = camera.create_publisher(Image, "image", 10)
-    info_publisher = camera.create_publisher(CameraInfo, "info", 10)
-    publishers = (image_publisher, info_publisher)
-    wait_for(lambda: all(publisher.get_subscription_count() for publisher in publishers))
-    bridge = conversion.CvBridge()
-    sent = {}
-    for second in range(1, 6):
-        header = Header(stamp=TimeMessage(sec=second), frame_id="camera")
-        sent[second] = np.full((HEIGHT, WIDTH, 3), second, np.uint8)
-        image_publisher.publish(bridge.cv2_to_imgmsg(sent[second], "bgr8", header))
-        if second != 3:
-            info_publisher.publish(CameraInfo(header=header, height=HEIGHT, width=WIDTH))
-    wait_for(lambda: len(pairs) >= 4)
-
-    assert [pair[0].header.stamp.sec for pair in pairs] == [1, 2, 4, 5]
-    for image_message, info_message in pairs:
-        assert image_message.header == info_message.header
-        received = bridge.imgmsg_to_cv2(image_message)
-        np.testing.assert_array_equal(received, sent[image_message.header.stamp.sec])
+    assert image.qos_profile.depth == 20
+    assert filters.Subscriber(listener, CameraInfo, "info").qos_profile.depth == 10
+    heard = []
+    image.registerCallback(lambda message, name: heard.append((message, name)), "front")
+    publisher = camera.create_publisher(Image, "image", 10)
+    wait_for(publisher.get_subscription_count)
+    header = Header(stamp=TimeMessage(sec=1), frame_id="camera")
+    sent = np.full((HEIGHT, WIDTH, 3), 7, np.uint8)
+    publisher.publish(conversion.CvBridge().cv2_to_imgmsg(sent, "bgr8", header))
+    wait_for(lambda: heard)
+    [(message, name)] = heard
+    assert (message.header, name) == (header, "front")
+    np.testing.assert_array_equal(conversion.CvBridge().imgmsg_to_cv2(message), sent)
 
 
 def test_a_subscriber_takes_the_options_of_a_subscription(nodes, filters):

@@ -29,9 +29,11 @@ from ros.processes import (
     FRAME,
     OPTIONS,
     environment,
+    free_domain,
     image_message,
     info_message,
     running_node,
+    running_process,
     stamp,
 )
 from rosgraph_msgs.msg import Clock
@@ -231,6 +233,10 @@ def changed(robot, **parameters):
             assert set_parameter(robot, names[name], before[names[name]]).successful
 
 
+def stamp_of(header) -> int:
+    return header.stamp.sec * SECOND_NS + header.stamp.nanosec
+
+
 def matrix(pose):
     T = np.eye(4)
     q, p = pose.orientation, pose.position
@@ -320,6 +326,70 @@ def test_markers_and_picture_are_in_the_camera_frame(robot, camera, frames):
     assert all(point.z > 0 for point in points.points), "landmarks are in front of the camera"
 
 
+def test_odometry_is_published_before_what_is_drawn_of_it(robot, camera, frames):
+    """RViz hides markers of a stamp that TF does not reach yet."""
+    kinds = {
+        "odometry": Odometry,
+        "pose": PoseWithCovarianceStamped,
+        "inliers": MarkerArray,
+        "matches_image": Image,
+        "path": Path,
+    }
+    sent_ns = {topic: {} for topic in kinds}
+
+    def keep(topic):
+        def on_message(message, info):
+            header = (message.markers[0] if topic == "inliers" else message).header
+            sent_ns[topic][stamp_of(header)] = info["source_timestamp"]
+
+        return on_message
+
+    subscriptions = [
+        robot.node.create_subscription(kind, f"{NODE}/{topic}", keep(topic), QUEUE)
+        for topic, kind in kinds.items()
+    ]
+
+    def all_heard():
+        camera.show_another()
+        return all(sent_ns.values())
+
+    robot.spin_until(all_heard, "a message of each topic")
+    last_ns = stamp_of(camera.show_another().header)
+    robot.spin_until(lambda: all(last_ns in sent for sent in sent_ns.values()), "all of a frame")
+    order = sorted(kinds, key=lambda topic: sent_ns[topic][last_ns])
+    assert set(order[:2]) == {"odometry", "pose"}
+    for subscription in subscriptions:
+        robot.node.destroy_subscription(subscription)
+
+
+UNDRAWABLE = """
+import sys
+from lgc_ros.ros import odometry_node, outputs
+
+def fail(*_):
+    raise ValueError("no ink")
+
+outputs.matches_picture = fail
+sys.exit(odometry_node.main())
+"""
+
+
+def test_a_picture_that_cannot_be_drawn_costs_no_odometry(tmp_path, frames):
+    settings = OPTIONS | {"base_frame": FRAME}
+    words = [word for name, value in settings.items() for word in ("-p", f"{name}:={value}")]
+    command = [sys.executable, "-c", UNDRAWABLE, "--ros-args", *words]
+    with running_process(tmp_path, command) as robot:
+        pictures = robot.listen(Image, f"{NODE}/matches_image")
+        paths = robot.listen(Path, f"{NODE}/path")
+        camera = ShownCamera(robot, frames)
+        unseen = says("matches_image", "no ink")
+        status = diagnosis(robot, unseen, camera.show_another)
+        assert status.level == DiagnosticStatus.WARN, "there is odometry all the same"
+        assert not pictures
+        assert paths, "other views are drawn"
+        assert robot.log.count("no ink") == 2, "one line, and one traceback"
+
+
 TYPES = {
     f"{NODE}/odometry": "nav_msgs/msg/Odometry",
     f"{NODE}/pose": "geometry_msgs/msg/PoseWithCovarianceStamped",
@@ -364,6 +434,44 @@ def test_another_calibration_resets_and_says_so(robot, camera, frames):
     wider = Camera.from_K(frames[0].camera.K - np.diag([10.0, 10.0, 0.0]), 320, 240)
     assert is_origin(camera.show(replace(frames[2], camera=wider)))
     assert "camera_info has changed" in robot.log
+
+
+def test_a_calibration_that_jitters_does_not_reset_but_one_that_drifts_does(robot, camera, frames):
+    said = robot.log.count("camera_info has changed")
+    rng = np.random.default_rng(0)
+
+    def jitter(image, info):
+        info.k[[0, 2, 4, 5]] += 1e-9 * rng.normal(size=4)
+        info.d = 1e-9 * rng.normal(size=5)
+
+    for frame in frames:
+        answer = heard(robot, Odometry, "odometry", camera.send(frame, jitter))
+    assert not is_origin(answer)
+    assert robot.log.count("camera_info has changed") == said
+
+    drift_px = 0.0
+
+    def drift(image, info):
+        nonlocal drift_px
+        drift_px += 0.004  # less than what makes another camera, each time
+        info.k[2] += drift_px
+
+    for _ in range(8):
+        heard(robot, Odometry, "odometry", camera.send_another(drift))
+    assert robot.log.count("camera_info has changed") > said
+
+
+def test_large_images_that_get_lost_are_warned_about_with_the_remedy(tmp_path, frames):
+    with running_node(tmp_path, **OVERRIDES, base_frame=FRAME) as robot:
+        large = [larger(frame, (640, 480)) for frame in frames]
+        camera = ShownCamera(robot, large)
+        assert "were lost on their way" not in robot.log, "every camera_info had its image"
+        for k in range(60):  # as if their images had been lost
+            camera.infos.publish(info_message(large[0], 10**9 * (1 + k)))
+        camera.show_another()
+        robot.spin_until(lambda: "were lost on their way" in robot.log, "the warning")
+        assert "fastdds.xml" in robot.log
+        assert robot.log.count("were lost on their way") == 1
 
 
 def no_stamp(image, info):
@@ -588,6 +696,18 @@ def test_a_bad_value_is_refused_with_the_reason(robot, name, value, reason):
     refused = set_parameter(robot, name, value)
     assert not refused.successful
     assert reason in refused.reason
+
+
+@pytest.mark.parametrize("name", ["base_to_camera", "max_keypoints", "profile", "use_sim_time"])
+def test_a_parameter_cannot_be_deleted_and_can_be_set_afterwards(robot, camera, name):
+    """`ros2 param delete` sets a parameter to no type at all."""
+    deleted = set_parameter(robot, name, None)
+    assert not deleted.successful
+    if name == "base_to_camera":
+        assert "base_to_camera cannot be deleted: set another value" in deleted.reason
+    with changed(robot, path_length=5):
+        pass
+    camera.show_another()
 
 
 def test_other_frames_and_another_place_of_the_camera_take_effect(robot, camera, frames):
@@ -899,6 +1019,61 @@ def test_settings_that_cannot_be_used_end_the_node_with_the_reason(tmp_path, par
         assert "Traceback" not in robot.log
 
 
+def test_unknown_parameters_are_warned_about_with_the_nearest_name(tmp_path):
+    file = tmp_path / "some.yaml"
+    file.write_text("/**:\n  ros__parameters:\n    scale:\n      sorce: none\n    zzz: 1\n")
+    with running_node(tmp_path, "--params-file", str(file), max_keypoint=300) as robot:
+        robot.spin_until(lambda: "waiting for /image" in robot.log, "the start")
+        for unknown, hint in {
+            "max_keypoint": "did you mean 'max_keypoints'?",
+            "scale.sorce": "did you mean 'scale.source'?",
+            "zzz": "see odometry_node --help",
+        }.items():
+            assert robot.log.count(f"unknown parameter '{unknown}' is ignored: {hint}") == 1
+        assert robot.log.count("unknown parameter") == 3
+
+
+def run_node(tmp_path, *arguments, **variables):
+    return subprocess.run(
+        [sys.executable, "-m", "lgc_ros.ros.odometry_node", *arguments],
+        env=environment(free_domain(), tmp_path) | variables,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+
+
+def test_help_names_topics_parameters_and_examples_without_starting_ros(tmp_path):
+    done = run_node(tmp_path, "--help", ROS_LOG_DIR="/dev/null/nowhere")
+    assert done.returncode == 0
+    assert not done.stderr
+    assert not list(tmp_path.iterdir()), "no log file"
+    assert done.stdout.startswith("usage: odometry_node")
+    for word in ("camera_info", "~/odometry", "base_to_camera", "scale.source", "Examples:"):
+        assert word in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "reason"),
+    [
+        (("--params-file", "nowhere.yaml"), {}, "the parameter file nowhere.yaml does not exist"),
+        (("--params-file", __file__), {}, "cannot be read: "),
+        (("-p", "profile"), {}, "Couldn't parse parameter override rule: '-p profile'"),
+        (("--fast",), {}, "unknown ROS arguments ['--fast']: see odometry_node --help"),
+        ((), {"ROS_LOG_DIR": "/dev/null/logs"}, "set ROS_LOG_DIR to a folder that can be written"),
+        ((), {"ROS_LOG_DIR": "", "HOME": "/dev/null"}, "log directory '/dev/null/.ros/log'"),
+    ],
+)
+def test_what_ros_refuses_at_the_start_is_one_sentence(tmp_path, arguments, variables, reason):
+    done = run_node(tmp_path, "--ros-args", *arguments, **variables)
+    assert done.returncode == 1
+    sentence = done.stderr.splitlines()[-1]  # rcl may log a line of its own before
+    assert sentence.startswith("error: ")
+    assert reason in sentence
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("rule", "remedy"),
     [
@@ -909,11 +1084,11 @@ def test_settings_that_cannot_be_used_end_the_node_with_the_reason(tmp_path, par
     ],
 )
 def test_names_that_ros_does_not_allow_end_the_node_with_the_reason(tmp_path, rule, remedy):
-    with running_node(tmp_path, "-r", rule) as robot:
-        assert robot.process.wait(DEADLINE_S) == 1
-        assert f"the argument -r {rule} cannot be used: " in robot.log
-        assert remedy in robot.log
-        assert "Traceback" not in robot.log
+    done = run_node(tmp_path, "--ros-args", "-r", rule)
+    assert done.returncode == 1
+    assert f"error: the argument -r {rule} cannot be used: " in done.stderr
+    assert remedy in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_managed_node_that_cannot_be_configured_stays_up_and_can_be_told_better(tmp_path):

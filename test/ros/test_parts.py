@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -36,18 +36,19 @@ from lgc_ros.odometry.profiles import config_folder, load_profile
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.ros import compat
-from lgc_ros.ros.diagnostics import Log
+from lgc_ros.ros.diagnostics import Log, Monitor
 from lgc_ros.ros.markers import inlier_markers
 from lgc_ros.ros.messages import (
     UNKNOWN_VARIANCE,
     base_motion,
     odometry_message,
     pose_message,
+    transform_message,
     twist_covariance,
 )
 from lgc_ros.ros.mounting import Mounting
 from lgc_ros.ros.odometry_node import spin
-from lgc_ros.ros.parameters import default_parameters, flat_settings
+from lgc_ros.ros.parameters import NodeParameters, default_parameters, flat_settings
 from lgc_ros.ros.scale_input import DepthImages, WheelOdometry
 from lgc_ros.ros.topic_watch import TopicWatch
 from lgc_ros.ros.worker import LatestItemWorker, SerialThread
@@ -230,6 +231,57 @@ def test_the_mounting_is_never_guessed(monkeypatch):
     np.testing.assert_array_equal(Mounting(None, "base_link", T_BC).T_bc("front"), T_BC)
 
 
+class LateTf:
+    """Stands for tf2_ros, which pip lacks: a buffer that learns the transform a little later.
+
+    test_tf.py shows the same with the real one, where it is installed.
+    """
+
+    class TransformException(Exception):
+        pass
+
+    def __init__(self):
+        self.asked, self.is_here = threading.Event(), threading.Event()
+
+    def Buffer(self):
+        return self
+
+    def TransformListener(self, buffer, node):
+        return None
+
+    def can_transform(self, target, source, time):
+        self.asked.set()
+        return self.is_here.is_set()
+
+    def lookup_transform(self, target, source, time):
+        if not self.is_here.is_set():
+            raise self.TransformException(f"{target} does not exist")
+        motion = base_motion(state(), T_BC, np.eye(6))
+        return transform_message(Header(frame_id=target), source, motion, False)
+
+
+def test_an_image_waits_for_a_transform_that_is_on_its_way_but_not_for_ever(monkeypatch):
+    tf = LateTf()
+    monkeypatch.setattr(compat, "tf2_ros", tf)
+    monkeypatch.setattr("lgc_ros.ros.mounting.WAIT_S", DEADLINE_S)
+    mounting, stopping = Mounting(None, "base_link", None), threading.Event()
+    waiting = threading.Thread(target=mounting.wait_for, args=("front", stopping))
+    waiting.start()
+    assert tf.asked.wait(DEADLINE_S)
+    tf.is_here.set()
+    waiting.join(DEADLINE_S)
+    assert not waiting.is_alive()
+    assert mounting.T_bc("front").shape == (4, 4)
+
+    tf.is_here.clear()
+    stopping.set()
+    mounting.wait_for("rear", stopping)  # returns, since the node is to stop
+    monkeypatch.setattr("lgc_ros.ros.mounting.WAIT_S", 0.05)
+    mounting.wait_for("left", threading.Event())
+    with pytest.raises(ConfigError, match="TF does not say where 'left'"):
+        mounting.T_bc("left")
+
+
 def test_a_busy_worker_takes_the_newest_item_and_counts_the_others():
     started, go_on, seen, done = (threading.Event(), threading.Event(), [], threading.Event())
 
@@ -332,6 +384,56 @@ def test_what_goes_on_is_logged_once():
         log.error("step 5")
     log.error("step 6")
     assert lines == ["0 images dropped", "no data\nwhere", "step 5", "step 6"]
+
+
+def settings(profile="default", **changes):
+    """Parameters of a node that was started with these values."""
+    values = default_parameters() | changes | {"profile": profile, "T_bc": None}
+    odometry = load_profile(profile)
+    names = {field.name for field in fields(NodeParameters)} - {"odometry"}
+    return NodeParameters(odometry=odometry, **{name: values[name] for name in names})
+
+
+def report_of(p, images_s=(), infos_s=(), dropped=0):
+    """The message of a node with these parameters that heard messages with these stamps."""
+    watches = [TopicWatch(f"/{name}", name, "", lambda topic: []) for name in ("image", "info")]
+    for watch, stamps_s in zip(watches, (images_s, infos_s), strict=True):
+        for stamp_s in stamps_s:
+            message = Image()
+            message.header.stamp = stamp(round(stamp_s * 1e9))
+            watch.on_message(message)
+    monitor = Monitor(*watches, Lines())
+    if dropped:
+        monitor.matched()
+        monitor.processed(state(), 1.0)
+        first = monitor.report("node", {}, dropped, p)
+        assert "dropped" not in first.message, "the first frame takes longer than others"
+        dropped += dropped
+    return monitor.report("node", {}, dropped, p).message
+
+
+@pytest.mark.parametrize(
+    ("p", "infos_s", "remedy"),
+    [
+        (settings(), [1.03], "30.000 ms or more; let the driver stamp both alike, or start the"),
+        (settings(approximate_sync=True), [1.03], "a sync_slop_s of more than that (it is 0.02"),
+        (settings(approximate_sync=True), [9.0], "let both take the time from one clock"),
+        (
+            settings(),
+            [1.0],
+            "more than 10 messages apart: start the node with a larger sync_queue",
+        ),
+    ],
+)
+def test_stamps_that_never_match_are_explained_with_a_remedy_that_can_help(p, infos_s, remedy):
+    assert remedy in report_of(p, [1.0], infos_s)
+
+
+def test_a_node_that_is_too_slow_is_not_told_to_do_what_it_does():
+    slow = report_of(settings(), [1.0], [1.0], dropped=9)
+    assert "use the profile fast, or fewer max_keypoints than 2000" in slow
+    fast = report_of(settings("fast", pipelined=True), [1.0], [1.0], dropped=9)
+    assert "use fewer max_keypoints than 1000, or smaller images" in fast
 
 
 def odom(now_ns, T, **changes):

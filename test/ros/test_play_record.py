@@ -357,7 +357,6 @@ def test_a_listener_that_never_answers_ends_the_player_with_what_it_says(bag, tm
         report("robot: odometry", "nobody publishes images", 1)
         assert player.process.wait(DEADLINE_S) == 1
         said = " ".join(player.log.split())
-        assert len(images) == 3
         assert "error: /robot/answer answered 0 of 3 images, and none of the last 3" in said
         assert "/diagnostics says: no transform to the camera" in said
 

@@ -175,6 +175,52 @@ def test_tf_has_the_pose_of_the_odometry_at_the_stamp_of_the_image(camera, frame
         np.testing.assert_allclose(camera.lookup("odom", FRAME, time), T_ob @ T_BC, atol=1e-9)
 
 
+def test_tf_is_published_before_the_odometry_of_the_same_image(camera, frames):
+    sent_ns = {TFMessage: {}, Odometry: {}}
+
+    def keep(message, info):
+        kind = type(message)
+        header = (message.transforms[0] if kind is TFMessage else message).header
+        sent_ns[kind][stamp_ns(header.stamp)] = info["source_timestamp"]
+
+    subscriptions = [
+        camera.robot.node.create_subscription(kind, topic, keep, 10)
+        for kind, topic in ((TFMessage, "/tf"), (Odometry, f"{NODE}/odometry"))
+    ]
+
+    def of_one_image():
+        camera.begin_anew()
+        camera.show(frames[0])
+        return sent_ns[TFMessage].keys() & sent_ns[Odometry].keys()
+
+    for image_ns in camera.robot.spin_until(of_one_image, "TF and odometry of one image"):
+        assert sent_ns[TFMessage][image_ns] < sent_ns[Odometry][image_ns]
+    for subscription in subscriptions:
+        camera.robot.node.destroy_subscription(subscription)
+
+
+def test_the_first_image_waits_for_a_static_transform_that_is_on_its_way(tmp_path, frames):
+    """A player that holds images until they are answered would wait in vain for the first."""
+    with running_node(tmp_path, **RELIABLE) as robot:
+        camera = TfCamera(robot, frames)
+        sent_ns = camera.send(frames[0])
+        broadcaster = StaticTransformBroadcaster(robot.node)
+        broadcaster.sendTransform(transform("base_link", FRAME, T_BC))
+        robot.spin_until(lambda: camera.odometry, "the answer to the only image")
+        assert stamp_ns(camera.odometry[0].header.stamp) == sent_ns
+        assert "ERROR" not in robot.log
+
+
+def test_a_node_that_waits_for_a_transform_answers_and_ends(tmp_path, frames):
+    with running_node(tmp_path, **RELIABLE) as robot:
+        camera = TfCamera(robot, frames)
+        camera.send(frames[0])
+        camera.begin_anew()  # a service, while the worker waits
+        camera.send(frames[0])
+        assert robot.end() == 0
+        assert "Traceback" not in robot.log
+
+
 def test_inverted_the_base_is_the_parent_and_the_pose_the_same(camera, frames):
     camera.set(invert_tf=True)
     camera.tf.clear()
