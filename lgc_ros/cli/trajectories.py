@@ -243,10 +243,10 @@ def evaluate_trajectory(
 
     lgc evaluate trajectory live.mcap:/lgc_odometry/odometry bag:/ground_truth --align se3
     """
-    from lgc_ros.evaluation.trajectory_metrics import evaluate_track, read_track
+    from lgc_ros.evaluation.trajectory_input import load_trajectory
+    from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory as evaluate
 
-    track, true_track = read_track(estimate), read_track(truth)
-    errors = evaluate_track(track, true_track, align)
+    errors = evaluate(load_trajectory(estimate), load_trajectory(truth), align)
     typer.echo(f"{estimate.name}: {len(errors.aligned)} poses, aligned by {align}")
     table = Table(box=None, show_header=False)
     table.add_column()
@@ -332,7 +332,8 @@ def _run_methods(
     recipe: dict[str, Any],
 ) -> None:
     """One run per choice of settings; several get a folder each. Ctrl-C ends them all."""
-    from lgc_ros.evaluation.runner import results_folder, run_odometry, write_run
+    from lgc_ros.evaluation.results import results_folder, write_run
+    from lgc_ros.evaluation.runner import run_odometry
     from lgc_ros.visualization.trajectory import VideoWriter
 
     runs: dict[str, Run] = {}

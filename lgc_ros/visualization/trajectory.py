@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 
 from lgc_ros.errors import LgcError
+from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.state import STATUSES, OdometryState
 from lgc_ros.visualization.matches import load_pyplot, write_caption
@@ -17,7 +18,7 @@ from lgc_ros.visualization.matches import load_pyplot, write_caption
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from lgc_ros.evaluation.trajectory_metrics import PoseTrack, TrajectoryErrors
+    from lgc_ros.evaluation.trajectory_metrics import TrajectoryErrors
 
 # Distinguishable with red-green blindness, from calm to alarming.
 STATUS_COLOURS = {
@@ -39,13 +40,13 @@ def plot_run(
     path: Path,
     title: str,
     states: Sequence[OdometryState],
-    track: PoseTrack,
+    trajectory: Trajectory,
     errors: TrajectoryErrors | None,
     ground: str | None = None,
 ) -> None:
     """Write what `draw_run` draws."""
     plt = load_pyplot()
-    figure = draw_run(title, states, track, errors, ground)
+    figure = draw_run(title, states, trajectory, errors, ground)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -53,7 +54,7 @@ def plot_run(
 def draw_run(
     title: str,
     states: Sequence[OdometryState],
-    track: PoseTrack,
+    trajectory: Trajectory,
     errors: TrajectoryErrors | None,
     ground: str | None = None,
 ) -> Figure:
@@ -69,11 +70,11 @@ def draw_run(
     figure.suptitle(title)
     seconds = (np.array([state.stamp_ns for state in states]) - states[0].stamp_ns) * 1e-9
     if errors is None:
-        way = track.T_wc[:, :3, 3]
+        way = trajectory.positions
         _plot_way(top, [("estimate", way, STATUS_COLOURS["ok"], "-")], CAMERA_GROUND, "")
         top.set_title("from above: x right and z ahead of the first camera", fontsize="small")
         steps = np.linalg.norm(np.diff(way, axis=0), axis=1)
-        times = (track.stamps_ns - states[0].stamp_ns) * 1e-9
+        times = (trajectory.stamps_ns - states[0].stamp_ns) * 1e-9
         middle.plot(times, np.append(0.0, np.cumsum(steps)))
         middle.set_ylabel("way")
     else:

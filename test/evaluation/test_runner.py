@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 
 from lgc_ros.cli.main import app
 from lgc_ros.errors import ConfigError, LgcError, SourceError
-from lgc_ros.evaluation.runner import METRICS, results_folder, run_odometry, write_run
-from lgc_ros.evaluation.trajectory_metrics import read_track
+from lgc_ros.evaluation.results import results_folder, write_run
+from lgc_ros.evaluation.runner import METRICS, run_odometry
+from lgc_ros.evaluation.trajectory_input import load_trajectory
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.profiles import load_profile
@@ -76,10 +77,10 @@ def test_a_run_leaves_what_design_and_documentation_name(done, tmp_path):
 def test_files_agree_with_the_states(walk, done, tmp_path):
     write_run(tmp_path, done)
     known = [0, *(i for i in range(1, len(walk)) if done.states[i].tracked)]
-    tum = read_track(tmp_path / "trajectory_tum.txt")
+    tum = load_trajectory(tmp_path / "trajectory_tum.txt")
     assert tum.stamps_ns.tolist() == [walk[i].stamp_ns for i in known]
     np.testing.assert_allclose(tum.T_wc, [done.states[i].T_wc for i in known], atol=1e-6)
-    kitti = read_track(tmp_path / "trajectory_kitti.txt")
+    kitti = load_trajectory(tmp_path / "trajectory_kitti.txt")
     np.testing.assert_allclose(kitti.T_wc, [state.T_wc for state in done.states], atol=1e-7)
     with (tmp_path / "states.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -197,14 +198,14 @@ def test_a_run_says_why_frames_were_not_tracked(done):
 
 
 def test_the_way_of_an_estimate_is_drawn_from_above_its_first_camera(done):
-    top = draw_run("walk", done.states, done.track, None).axes[0]
+    top = draw_run("walk", done.states, done.trajectory, None).axes[0]
     assert (top.get_xlabel(), top.get_ylabel()) == ("x", "z")
-    np.testing.assert_array_equal(top.lines[0].get_xydata(), done.track.T_wc[:, [0, 2], 3])
+    np.testing.assert_array_equal(top.lines[0].get_xydata(), done.trajectory.T_wc[:, [0, 2], 3])
 
 
 @pytest.mark.parametrize("ground", ["xy", "xz"])
 def test_with_errors_the_way_is_drawn_from_above_the_ground_of_the_truth(done, ground):
-    top = draw_run("walk", done.states, done.track, done.errors, ground).axes[0]
+    top = draw_run("walk", done.states, done.trajectory, done.errors, ground).axes[0]
     assert (top.get_xlabel(), top.get_ylabel()) == (f"{ground[0]} (m)", f"{ground[1]} (m)")
     axes = ["xyz".index(axis) for axis in ground]
     np.testing.assert_array_equal(top.lines[0].get_xydata(), done.errors.truth.T_wc[:, axes, 3])
