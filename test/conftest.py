@@ -20,8 +20,24 @@ def walk():
 
 
 @pytest.fixture(scope="session")
+def world():
+    """A synthetic room."""
+    from lgc_ros.synthetic import World
+
+    return World(seed=0)
+
+
+@pytest.fixture(scope="session")
+def small_camera():
+    """A camera with few pixels, for fast rendering."""
+    from lgc_ros.geometry.camera import Camera
+
+    return Camera.from_K([[131.0, 0, 79.5], [0, 131.0, 59.5], [0, 0, 1]], 160, 120)
+
+
+@pytest.fixture(scope="session")
 def data_dir():
-    """Folder with real data sets, as the environment variable LGC_DATA_DIR says."""
+    """Folder with real data sets, from the environment variable LGC_DATA_DIR."""
     path = os.environ.get("LGC_DATA_DIR")
     if not path:
         pytest.skip("LGC_DATA_DIR is not set: no real data to read")

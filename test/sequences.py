@@ -32,3 +32,9 @@ def winding_trajectory(count=60, step_m=0.3):
         T_wc[i, :3, :3] = axangle2mat([0.2, 1, 0.1], 0.05 * i)
         T_wc[i, :3, 3] = step_m * i, np.sin(0.2 * i), 0.3 * np.cos(0.13 * i)
     return Trajectory(START_NS + 100_000_001 * np.arange(count), T_wc)
+
+
+def pixel_grid(camera):
+    """Coordinates (H * W, 2) of all pixel centres, row by row."""
+    width, height = camera.size
+    return np.stack(np.meshgrid(np.arange(width), np.arange(height)), -1).reshape(-1, 2) * 1.0
