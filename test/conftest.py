@@ -20,6 +20,36 @@ def walk():
 
 
 @pytest.fixture(scope="session")
+def short_walk():
+    """14 small frames of a walk, in memory."""
+    from runs import CAMERA, Frames
+
+    from lgc_ros.sources.synthetic import SyntheticSource
+
+    return Frames(SyntheticSource("walk", 14, rate_hz=10.0, camera=CAMERA, noise=1.5))
+
+
+@pytest.fixture(scope="session")
+def finished_run(short_walk):
+    """Odometry over the short walk."""
+    from runs import OPTIONS
+
+    from lgc_ros.evaluation.runner import run_odometry
+
+    return run_odometry(short_walk, OPTIONS)
+
+
+@pytest.fixture(scope="session")
+def tum_folder(short_walk, tmp_path_factory):
+    """The short walk as a TUM folder."""
+    from lgc_ros.sources.tum import write_tum
+
+    folder = tmp_path_factory.mktemp("tum") / "walk"
+    write_tum(short_walk, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def world():
     """A synthetic room."""
     from lgc_ros.synthetic import World

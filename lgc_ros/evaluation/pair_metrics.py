@@ -1,4 +1,4 @@
-"""Scores of estimated poses against ground truth, as the paper and as SuperGlue report them."""
+"""Pose and match scores of image pairs, as reported in the paper and by SuperGlue."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STORED = "stored:"
 def mean_average_precision(
     errors_deg: np.ndarray, thresholds_deg: Sequence[int] = THRESHOLDS_DEG
 ) -> dict[int, float]:
-    """The paper's mAP: mean of the shares of pairs within 5, 10, … degrees up to a threshold."""
+    """mAP of the paper: mean share of pairs within 5, 10, … degrees up to each threshold."""
     errors = np.asarray(errors_deg, dtype=np.float64)
     return {
         threshold: float(
@@ -57,7 +57,7 @@ def mean_average_precision(
 def area_under_curve(
     errors_deg: np.ndarray, thresholds_deg: Sequence[int] = THRESHOLDS_DEG
 ) -> dict[int, float]:
-    """Exact area under the cumulative curve of the pose error up to each threshold (SuperGlue)."""
+    """Exact area under the cumulative pose error curve up to each threshold (SuperGlue)."""
     errors = np.sort(np.asarray(errors_deg, dtype=np.float64))
     share = np.arange(len(errors) + 1) / max(len(errors), 1)
     areas = {}
@@ -76,18 +76,18 @@ def _share(mask: np.ndarray) -> float:
 def pose_error_deg(
     R_10: np.ndarray, t_10: np.ndarray, R_gt: np.ndarray, t_gt: np.ndarray
 ) -> float:
-    """The larger of rotation angle and angle between translation directions, sign apart."""
+    """The larger of the rotation error and the translation direction error, ignoring its sign."""
     return max(geometry.rotation_error_deg(R_10, R_gt), geometry.translation_error_deg(t_10, t_gt))
 
 
 @dataclass(frozen=True)
 class PairScore:
-    """How one method did on one pair.
+    """Scores of one method on one pair.
 
     Attributes:
-        error_deg: pose error; 180 when no pose was found.
-        precision, recall: of the matches that outlier rejection kept: the filter's survivors for
-            methods with a filter, the estimator's inliers for the others. NaN where undefined.
+        error_deg: pose error; 180 if no pose was found.
+        precision, recall: of the matches after outlier rejection, which are those kept by the
+            filter, or the estimator's inliers for methods without one. NaN if undefined.
         inlier_precision, inlier_recall: of the estimator's inliers, for every method.
         ms: milliseconds by stage.
     """
@@ -102,29 +102,29 @@ class PairScore:
 
 def score_result(result: TwoViewResult, R_gt: np.ndarray, t_gt: np.ndarray) -> PairScore:
     """Compare a two-view result with the true relative pose."""
-    right = true_matches(result.correspondences, R_gt, t_gt)
+    true = true_matches(result.correspondences, R_gt, t_gt)
     kept = result.inliers if result.scores is None else result.kept
     error = NO_POSE_ERROR_DEG
     if result.pose is not None:
         error = pose_error_deg(result.pose.R_10, result.pose.t_10, R_gt, t_gt)
     return PairScore(
         error,
-        *_precision_recall(kept, right),
-        *_precision_recall(result.inliers, right),
+        *_precision_recall(kept, true),
+        *_precision_recall(result.inliers, true),
         ms=result.ms,
     )
 
 
-def _precision_recall(kept: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    both = int((kept & right).sum())
+def _precision_recall(kept: np.ndarray, true: np.ndarray) -> tuple[float, float]:
+    both = int((kept & true).sum())
     return (
         both / int(kept.sum()) if kept.any() else np.nan,
-        both / int(right.sum()) if right.any() else np.nan,
+        both / int(true.sum()) if true.any() else np.nan,
     )
 
 
 def summarize(scores: Sequence[PairScore]) -> dict:
-    """Means over pairs, under the keys of the JSON results."""
+    """Means over all pairs, under the keys of the JSON results."""
     errors = np.array([score.error_deg for score in scores])
     ms = {stage: _mean([score.ms.get(stage, 0.0) for score in scores]) for stage in STAGES}
     return {
@@ -140,13 +140,13 @@ def summarize(scores: Sequence[PairScore]) -> dict:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Mean of the defined values; 0 when there are none."""
+    """Mean of the defined values; 0 if there are none."""
     defined = [value for value in values if np.isfinite(value)]
     return float(np.mean(defined)) if defined else 0.0
 
 
 def feature_kind(features: str) -> str:
-    """The kind of keypoints that an extractor name or ``stored:SUFFIX`` stands for."""
+    """The keypoint type of an extractor name or of ``stored:SUFFIX``."""
     if features.startswith(STORED):
         return kind_of_file(Path("image" + features.removeprefix(STORED)))
     return features
@@ -154,7 +154,7 @@ def feature_kind(features: str) -> str:
 
 def evaluate_pairs(
     folder: Path,
-    deciders: dict[str, RelativePoseSolver],
+    solvers: dict[str, RelativePoseSolver],
     *,
     features: str = "sift",
     max_keypoints: int = 2000,
@@ -165,9 +165,9 @@ def evaluate_pairs(
 ) -> dict[str, list[PairScore]]:
     """Run every method on the same matches of the pairs in ``folder/pairs.txt``.
 
-    Features are extracted once per image and matches made once per pair; the time they took
-    counts for each method. ``features`` names an extractor, or stored feature files by what
-    follows the image's name: ``stored:.sift-2000.hdf5``. ``limit`` takes evenly spaced pairs.
+    Features are extracted once per image and matched once per pair; their time counts for every
+    method. ``features`` is an extractor name, or ``stored:`` and what follows the image name in
+    the names of feature files: ``stored:.sift-2000.hdf5``. ``limit`` selects evenly spaced pairs.
     """
     images = images or folder / "images"
     pairs = read_pairs(folder / "pairs.txt", skip_bad)
@@ -204,13 +204,13 @@ def evaluate_pairs(
                 raise DatasetError(f"pairs.txt, line {pair.line}: {error}") from error
             log.warning("pairs.txt, line %d: %s; skipped", pair.line, error)
             continue
-        for name, decide in deciders.items():
-            result = decide(correspondences)
+        for name, solve in solvers.items():
+            result = solve(correspondences)
             result.ms.update(ms)
             scores[name].append(score_result(result, pair.R_10, pair.t_10))
         progress(done, len(pairs))
     if not scores:
-        raise DatasetError(f"no pair of {folder} could be evaluated; the warnings say why")
+        raise DatasetError(f"no pair of {folder} could be evaluated; see the warnings above")
     return dict(scores)
 
 
@@ -221,12 +221,12 @@ def read_pose(path: Path) -> tuple[np.ndarray, np.ndarray]:
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path} cannot be read as a matrix ({error})") from error
     if T_10.shape not in ((3, 4), (4, 4)) or not np.isfinite(T_10).all():
-        raise DatasetError(f"{path} should hold a finite 3x4 or 4x4 matrix, not {T_10.shape}")
+        raise DatasetError(f"{path} must hold a finite 3x4 or 4x4 matrix, got shape {T_10.shape}")
     return T_10[:3, :3], T_10[:3, 3]
 
 
 def write_pair_report(folder: Path, scores: dict[str, list[PairScore]]) -> None:
-    """Write ``errors.csv`` (pose error by pair and method) and the curve ``accuracy.png``."""
+    """Write ``errors.csv`` (pose errors by pair and method) and the plot ``accuracy.png``."""
     from lgc_ros.visualization.matches import plot_accuracy
 
     folder.mkdir(parents=True, exist_ok=True)

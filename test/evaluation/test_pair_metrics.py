@@ -1,4 +1,4 @@
-"""Scores have the meaning that the literature gives them."""
+"""Scores as defined in the literature."""
 
 import json
 
@@ -29,7 +29,7 @@ from lgc_ros.visualization.matches import write_image
 angles = st.lists(st.floats(0, 180), min_size=1, max_size=40)
 
 
-def test_map_is_the_mean_precision_at_multiples_of_five_degrees():
+def test_map_is_the_mean_precision_over_multiples_of_five_degrees():
     # 2 of 4 within 5, 2 within 10, 3 within 15, 3 within 20 degrees.
     scores = mean_average_precision([1, 4, 12, 90])
     assert scores == pytest.approx({5: 0.5, 10: 0.5, 20: (0.5 + 0.5 + 0.75 + 0.75) / 4})
@@ -47,17 +47,17 @@ def test_auc_is_the_area_under_the_interpolated_recall_curve(errors):
 
 
 @given(angles)
-def test_scores_are_shares_and_grow_with_the_threshold(errors):
+def test_scores_are_in_0_to_1_and_grow_with_the_threshold(errors):
     for score in (mean_average_precision(errors), area_under_curve(errors)):
         assert 0 <= score[5] <= score[10] + 1e-12 <= score[20] + 2e-12 <= 1 + 3e-12
 
 
-def test_no_pairs_score_zero():
+def test_no_pairs_give_a_score_of_zero():
     assert mean_average_precision([]) == {5: 0, 10: 0, 20: 0}
     assert area_under_curve([]) == {5: 0, 10: 0, 20: 0}
 
 
-def test_precision_and_recall_are_of_the_kept_matches():
+def test_precision_and_recall_are_those_of_the_kept_matches():
     scene = random_scene(0, 60)
     wrong = np.random.default_rng(0).uniform(-0.5, 0.5, (2, 20, 2))
     matches = as_correspondences(np.vstack([scene.x0, wrong[0]]), np.vstack([scene.x1, wrong[1]]))
@@ -67,7 +67,7 @@ def test_precision_and_recall_are_of_the_kept_matches():
     assert score.precision == score.inlier_precision > 0.9
 
 
-def test_a_pair_without_a_pose_counts_as_the_worst_error():
+def test_a_pair_without_a_pose_has_the_maximum_error():
     scene = random_scene(0)
     result = RelativePoseSolver("ransac")(as_correspondences(scene.x0[:3], scene.x1[:3]))
     score = score_result(result, scene.R_10, scene.t_10)
@@ -92,11 +92,11 @@ def pair_set(walk, tmp_path_factory):
 
 
 def test_methods_are_scored_on_the_same_pairs(pair_set, tmp_path):
-    deciders = {name: RelativePoseSolver(name, device="cpu") for name in ("cn", "poselib+ratio")}
+    solvers = {name: RelativePoseSolver(name, device="cpu") for name in ("cn", "poselib+ratio")}
     seen = []
-    scores = evaluate_pairs(pair_set, deciders, progress=lambda *state: seen.append(state))
+    scores = evaluate_pairs(pair_set, solvers, progress=lambda *state: seen.append(state))
     assert seen == [(1, 3), (2, 3), (3, 3)]
-    for name in deciders:
+    for name in solvers:
         summary = summarize(scores[name])
         assert summary["pairs"] == 3
         assert summary["map"]["10"] > 0.6
@@ -109,7 +109,7 @@ def test_methods_are_scored_on_the_same_pairs(pair_set, tmp_path):
     assert (tmp_path / "errors.csv").read_text().splitlines()[0] == "cn,poselib+ratio"
 
 
-def test_stored_features_give_the_scores_of_extracted_ones(pair_set, tmp_path):
+def test_stored_features_give_the_same_scores_as_extracted_ones(pair_set, tmp_path):
     h5py = pytest.importorskip("h5py")
     extract = make_extractor("sift", 500)
     for path in (pair_set / "images").iterdir():
@@ -121,18 +121,18 @@ def test_stored_features_give_the_scores_of_extracted_ones(pair_set, tmp_path):
     features = "stored:.sift-500.hdf5"
     assert feature_kind(features) == "sift"
     assert feature_kind("stored:.desc.h5") == "lift"
-    decider = {"m": RelativePoseSolver("poselib+ratio")}
-    extracted = evaluate_pairs(pair_set, decider, max_keypoints=500)["m"]
-    stored = evaluate_pairs(pair_set, decider, features=features, images=tmp_path)["m"]
+    solver = {"m": RelativePoseSolver("poselib+ratio")}
+    extracted = evaluate_pairs(pair_set, solver, max_keypoints=500)["m"]
+    stored = evaluate_pairs(pair_set, solver, features=features, images=tmp_path)["m"]
     assert [s.error_deg for s in stored] == [s.error_deg for s in extracted]
 
 
-def test_limit_takes_so_many_pairs(pair_set):
+def test_limit_bounds_the_number_of_pairs(pair_set):
     scores = evaluate_pairs(pair_set, {"m": RelativePoseSolver("poselib+ratio")}, limit=2)
     assert len(scores["m"]) == 2
 
 
-def test_a_missing_image_is_named_with_its_line_or_skipped(pair_set, tmp_path):
+def test_a_missing_image_is_reported_with_its_line_or_skipped(pair_set, tmp_path):
     lines = (pair_set / "pairs.txt").read_text().splitlines()
     (tmp_path / "pairs.txt").write_text(
         "\n".join([lines[0], lines[1].replace("16.png", "no.png", 1)])
@@ -146,7 +146,7 @@ def test_a_missing_image_is_named_with_its_line_or_skipped(pair_set, tmp_path):
     assert len(scores["m"]) == 1
 
 
-def test_a_pose_file_holds_a_finite_matrix(tmp_path):
+def test_a_pose_file_must_hold_a_finite_matrix(tmp_path):
     path = tmp_path / "T.txt"
     np.savetxt(path, np.eye(4))
     R, t = read_pose(path)
@@ -164,8 +164,8 @@ def test_the_filter_beats_ransac_on_real_pairs(data_dir, tmp_path):
 
     scene = READERS["raw"](data_dir / "posed" / "castle" / "val", visibility_above=49)
     write_pairs([scene], tmp_path, limit=5)
-    deciders = {name: RelativePoseSolver(name, device="cpu") for name in ("cn", "ransac")}
-    scores = {k: summarize(v) for k, v in evaluate_pairs(tmp_path, deciders).items()}
+    solvers = {name: RelativePoseSolver(name, device="cpu") for name in ("cn", "ransac")}
+    scores = {k: summarize(v) for k, v in evaluate_pairs(tmp_path, solvers).items()}
     assert scores["cn"]["pairs"] == 5
     assert scores["cn"]["map"]["5"] > max(0.7, scores["ransac"]["map"]["5"])
     assert scores["cn"]["recall"] > 0.7
