@@ -58,7 +58,7 @@ def draw_run(
     errors: TrajectoryErrors | None,
     ground: str | None = None,
 ) -> Figure:
-    """Draw the top view, the position error over time (without ground truth: distance), the status.
+    """Draw the top view, the position error (or the distance travelled) and the status over time.
 
     With errors, the top view is in the world of the ground truth, whose horizontal axes are
     `ground`; if these are unknown, in the plane of largest extent.
@@ -70,10 +70,10 @@ def draw_run(
     figure.suptitle(title)
     seconds = (np.array([state.stamp_ns for state in states]) - states[0].stamp_ns) * 1e-9
     if errors is None:
-        path = trajectory.positions
-        _plot_paths(top, [("estimate", path, STATUS_COLOURS["ok"], "-")], CAMERA_GROUND, "")
+        estimate = trajectory.positions
+        _plot_paths(top, [("estimate", estimate, STATUS_COLOURS["ok"], "-")], CAMERA_GROUND, "")
         top.set_title("top view: x right, z forward of the first camera", fontsize="small")
-        steps = np.linalg.norm(np.diff(path, axis=0), axis=1)
+        steps = np.linalg.norm(np.diff(estimate, axis=0), axis=1)
         times = (trajectory.stamps_ns - states[0].stamp_ns) * 1e-9
         middle.plot(times, np.append(0.0, np.cumsum(steps)))
         middle.set_ylabel("distance")
@@ -100,9 +100,9 @@ def draw_run(
     return figure
 
 
-def widest_plane(path: np.ndarray) -> str:
-    """The two axes along which a path (N, 3) extends most, such as "xy"."""
-    extent = np.ptp(path, axis=0)
+def widest_plane(positions: np.ndarray) -> str:
+    """The two axes along which positions (N, 3) extend most, such as "xy"."""
+    extent = np.ptp(positions, axis=0)
     return "".join("xyz"[axis] for axis in sorted(np.argsort(-extent, kind="stable")[:2]))
 
 
@@ -147,13 +147,13 @@ class VideoWriter:
         self.path = path
         self._rate_hz = rate_hz
         self._writer: cv2.VideoWriter | None = None
-        self._path: list[np.ndarray] = []
+        self._positions: list[np.ndarray] = []
 
     def add(self, frame: Frame, state: OdometryState) -> None:
         """Append one frame."""
         if state.tracked:
-            self._path.append(state.T_wc[:3, 3])
-        picture = draw_state(frame.image, state, self._path)
+            self._positions.append(state.T_wc[:3, 3])
+        picture = draw_state(frame.image, state, self._positions)
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             size = picture.shape[1], picture.shape[0]
@@ -170,7 +170,7 @@ class VideoWriter:
 
 
 def draw_state(
-    image: np.ndarray, state: OdometryState, path: Sequence[np.ndarray] = ()
+    image: np.ndarray, state: OdometryState, positions: Sequence[np.ndarray] = ()
 ) -> np.ndarray:
     """A BGR picture of an image with landmarks, status and the trajectory so far."""
     picture = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image.copy()
@@ -181,17 +181,17 @@ def draw_state(
     text = f"{state.status}  {len(state.points_px)} landmarks"
     text += "  keyframe" if state.keyframe else ""
     write_caption(picture, [text])
-    if len(path) > 1:
-        _draw_path(picture, np.array(path))
+    if len(positions) > 1:
+        _draw_path(picture, np.array(positions))
     return picture
 
 
-def _draw_path(picture: np.ndarray, path: np.ndarray) -> None:
+def _draw_path(picture: np.ndarray, positions: np.ndarray) -> None:
     """Draw the top view of a path (x right, z up) into the lower right corner."""
     side = round(INSET_SHARE * picture.shape[0])
     inset = picture[-side:, -side:]
     inset //= 3
-    plan = path[:, [0, 2]] * (1, -1)
+    plan = positions[:, [0, 2]] * (1, -1)
     low, span = plan.min(axis=0), max(np.ptp(plan, axis=0).max(), 1e-9)
     offset = (1 - np.ptp(plan, axis=0) / span) / 2
     pixels = (((plan - low) / span + offset) * 0.9 + 0.05) * side
