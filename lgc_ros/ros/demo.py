@@ -106,15 +106,15 @@ def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     cloud = landmark_cloud(bag, IMAGE_TOPIC, recording, INLIERS, source.camera, errors)
     show(EVALUATE, 1, 1, f"ATE {100 * errors.ate_rmse_m:.1f} cm")
 
-    contestants = []
+    comparisons = []
     for index, method in enumerate(METHODS):
         show(COMPARE, index, len(METHODS), method)
-        contestants.append(_compare(method, world))
-        write_image(out / f"matches_{method}.jpg", contestants[-1].picture)
+        comparisons.append(_compare(method, world))
+        write_image(out / f"matches_{method}.jpg", comparisons[-1].picture)
     show(COMPARE, len(METHODS), len(METHODS), "")
 
     show(REPORT, 0, 1, "")
-    report = Report(options.frames, live, errors, *cloud, contestants)
+    report = Report(options.frames, live, errors, *cloud, comparisons)
     write_report(out, report)
     (out / "metrics.json").write_text(json.dumps(report.metrics(), indent=2) + "\n")
     show(REPORT, 1, 1, "")
@@ -154,14 +154,12 @@ def _compare(method: str, world: World) -> MethodComparison:
     T_10 = np.linalg.inv(frame1.T_wc) @ frame0.T_wc
     true_pose = T_10[:3, :3], T_10[:3, 3]
     result = TwoViewPipeline(method)(frame0.image, frame1.image, frame0.camera, frame1.camera)
-    right = true_matches(result.correspondences, *true_pose)
+    true = true_matches(result.correspondences, *true_pose)
     picture = draw_two_view(frame0.image, frame1.image, result, true_pose)
     return MethodComparison(
         method,
         cv2.resize(picture, None, fx=0.9, fy=0.9, interpolation=cv2.INTER_AREA),
-        len(right),
-        int(right.sum()),
         int(result.inliers.sum()),
-        int((result.inliers & right).sum()),
+        int((result.inliers & true).sum()),
         score_result(result, *true_pose).error_deg,
     )

@@ -14,11 +14,23 @@ def test_help_lists_every_command(lgc):
         assert command in said
 
 
+COMMANDS = "match", "run", "record", "demo", "synth", "export", "doctor", "bench"
+EVALUATIONS = "pairs", "trajectory", "bag"
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *(f"evaluate {name}" for name in EVALUATIONS)])
+def test_help_fits_into_80_columns(invoke, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    said = invoke(*command.split(), "--help").output
+    assert max(map(len, said.splitlines())) <= 80
+    assert "…" not in said
+
+
 def test_help_has_examples_and_names_the_files_written(invoke):
     said = invoke("run", "--help").output
     assert all(name in said for name in RESULTS)
     for command in (("run",), ("evaluate", "trajectory"), ("evaluate", "bag")):
-        said = " ".join(invoke(*command, "--help").output.split())
+        said = " ".join(invoke(*command, "--help").output.replace("│", " ").split())
         assert f"Examples: lgc {' '.join(command)} " in said
     assert "Default: cn and" in said
 
