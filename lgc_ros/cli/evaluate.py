@@ -94,12 +94,8 @@ def pairs(
     """
     from lgc_ros.estimation.methods import DEFAULT_METHODS
     from lgc_ros.estimation.two_view import RelativePoseSolver, estimator_options
-    from lgc_ros.evaluation.pair_metrics import (
-        evaluate_pairs,
-        feature_kind,
-        summarize,
-        write_pair_report,
-    )
+    from lgc_ros.evaluation.pair_metrics import summarize
+    from lgc_ros.evaluation.pair_runner import evaluate_pairs, feature_kind, write_pair_report
 
     kind = feature_kind(features)
     solvers = {

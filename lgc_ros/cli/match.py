@@ -66,7 +66,8 @@ def match(
     lgc match a.jpg b.jpg --camera camera.yaml --out matches.png
     """
     from lgc_ros.estimation.two_view import TwoViewPipeline, estimator_options
-    from lgc_ros.evaluation.pair_metrics import read_pose, score_result
+    from lgc_ros.evaluation.pair_metrics import score_result
+    from lgc_ros.evaluation.pairs import read_pose
     from lgc_ros.geometry.camera import Camera
     from lgc_ros.images.frame import read_image
     from lgc_ros.visualization.matches import draw_two_view, write_image

@@ -109,3 +109,14 @@ def turn_back(features: Features, turns: int, size: tuple[int, int]) -> Features
         x, y = y, height - 1 - x
     angles = (features.angles + 90 * turns) % 360
     return replace(features, points=np.column_stack([x, y]), angles=angles)
+
+
+def read_pose(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """R_10, t_10 from a text file with a 3x4 or 4x4 matrix."""
+    try:
+        T_10 = np.loadtxt(path)
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path} cannot be read as a matrix ({error})") from error
+    if T_10.shape not in ((3, 4), (4, 4)) or not np.isfinite(T_10).all():
+        raise DatasetError(f"{path} must hold a finite 3x4 or 4x4 matrix, got shape {T_10.shape}")
+    return T_10[:3, :3], T_10[:3, 3]

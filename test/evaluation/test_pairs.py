@@ -7,7 +7,7 @@ import pytest
 from scenes import random_scene
 
 from lgc_ros.errors import DatasetError
-from lgc_ros.evaluation.pairs import Pair, format_pair, read_pairs, turn_back
+from lgc_ros.evaluation.pairs import Pair, format_pair, read_pairs, read_pose, turn_back
 from lgc_ros.features.base import make_extractor
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.matching.correspondences import correspond, match
@@ -92,3 +92,15 @@ def test_keypoints_of_a_rotated_image_map_back_to_their_orientations(turns):
     same = found.subset(np.linalg.norm(found.p0 - found.p1, axis=1) < 1)
     assert len(same) > 100
     assert np.degrees(np.median(np.abs(np.angle(np.exp(1j * same.roll))))) < 2
+
+
+def test_a_pose_file_must_hold_a_finite_matrix(tmp_path):
+    path = tmp_path / "T.txt"
+    np.savetxt(path, np.eye(4))
+    R, t = read_pose(path)
+    assert np.array_equal(R, np.eye(3))
+    assert np.array_equal(t, np.zeros(3))
+    for content in ("1 2 3", "a b", "nan " * 16):
+        path.write_text(content)
+        with pytest.raises(DatasetError, match=r"T\.txt"):
+            read_pose(path)
