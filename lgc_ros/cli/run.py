@@ -171,7 +171,7 @@ def run_methods(
     video: bool = False,
     json_file: Path | None = None,
 ) -> None:
-    """Run each choice of settings, several into a folder each. Ctrl-C stops after the current."""
+    """Run each choice of settings, several into a folder each; Ctrl-C skips the remaining ones."""
     from lgc_ros.evaluation.results import results_folder, write_run
     from lgc_ros.evaluation.runner import run_odometry
     from lgc_ros.visualization.trajectory import VideoWriter

@@ -212,7 +212,7 @@ def _evo_trajectory(trajectory: Trajectory):
     seconds = (trajectory.stamps_ns - trajectory.stamps_ns[0]) * 1e-9
     poses = []
     for T in trajectory.T_wc:
-        # evo rejects matrices that are not exactly rotations.
+        # Rotations read from files are rounded; evo inverts them by transposition.
         U, _, Vt = np.linalg.svd(T[:3, :3])
         T = T.copy()
         T[:3, :3] = U @ Vt
