@@ -118,7 +118,7 @@ def benchmark(results: dict, ratio_meanings: Mapping[str, str]) -> tuple[Table, 
     )
     for name, row in results["ms"].items():
         stages.add_row(name, *(_spread(times) for times in row.values()))
-    frames = number_table("milliseconds per frame of a sequence", "profile", ("ms",))
+    frames = number_table("milliseconds per frame", "profile", ("ms",))
     for name, times in results["frame_ms"].items():
         frames.add_row(name, _spread(times))
     ratios = Table(title="ratios", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))

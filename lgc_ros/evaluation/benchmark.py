@@ -41,7 +41,7 @@ WARM_UP_ROUNDS = 2
 RATIOS = {
     "filter_over_gemm": "filter / its matrix products alone in the fastest engine",
     "eager_over_filter": "network in plain PyTorch / filter",
-    "ransac_over_cn": "OpenCV RANSAC on all matches / filter and estimator, at most 25 % true",
+    "ransac_over_cn": "OpenCV RANSAC / filter and estimator, if at most 25 % of matches are true",
     "bf_over_match": "OpenCV brute-force matcher / ours",
     "frame_over_extract": "pipelined odometry / feature extraction alone, per frame",
     "default_over_fast": "odometry with profile default / fast, per frame",
