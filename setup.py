@@ -36,8 +36,15 @@ EXTRAS = {
         "tensorboard>=2.14",
     ],
     # colcon runs pytest only when it finds it in this extra.
-    "test": ["catkin_pkg>=1.0", "hypothesis>=6.80", "packaging>=22", "pytest>=7.0"],
-    "lint": ["import-linter>=2.1", "ruff>=0.6"],
+    "test": [
+        "catkin_pkg>=1.0",
+        "hypothesis>=6.80",
+        "packaging>=22",
+        "pytest>=7.0",
+        "pytest-xdist>=3.5",
+        "scipy>=1.11",
+    ],
+    "lint": ["import-linter>=2.1", "mypy>=1.11", "ruff>=0.6", "types-PyYAML>=6.0"],
 }
 EXTRAS["dev"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 

@@ -11,12 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import launch.logging
 from launch import LaunchContext, LaunchDescription
+from launch.action import Action
 from launch.actions import DeclareLaunchArgument, OpaqueFunction
 from launch.conditions import IfCondition
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.utilities import make_namespace_absolute, prefix_namespace
+
+from lgc_ros.ros.dds_profile import choose_dds_profile
+from lgc_ros.ros.launching import checked_arguments, failing_with
 
 # Of the installed share folder, or of the checkout: both have the same layout.
 CONFIG = Path(__file__).resolve().parents[1] / "config"
@@ -64,7 +69,7 @@ PARAMETERS: dict[str, tuple[Callable[[str], Any], str]] = {
 
 
 def generate_launch_description() -> LaunchDescription:
-    return LaunchDescription(
+    description = LaunchDescription(
         [
             *(
                 DeclareLaunchArgument(name, default_value=name, description=description)
@@ -114,9 +119,10 @@ def generate_launch_description() -> LaunchDescription:
             OpaqueFunction(function=_start),
         ]
     )
+    return checked_arguments(__file__, description)
 
 
-def _start(context: LaunchContext) -> list[Node]:
+def _start(context: LaunchContext) -> list[Action]:
     """The node, and RViz in the same namespace, whose displays are led to the node's topics."""
 
     def value(name: str) -> str:
@@ -128,6 +134,9 @@ def _start(context: LaunchContext) -> list[Node]:
     logger = f"{namespace}/{value('name')}".strip("/").replace("/", ".")
     sim_time = {"use_sim_time": True} if value("use_sim_time") == "true" else {}
     overrides = _given(value) | _qos(namespace, value) | sim_time
+    dds = choose_dds_profile(context.environment, CONFIG, 2 if value("rviz") == "true" else 1)
+    if dds.environment:  # what stands in its way is said by the node
+        dds.say(launch.logging.get_logger("lgc_ros"))
     node = Node(
         package="lgc_ros",
         executable="odometry_node",
@@ -136,6 +145,7 @@ def _start(context: LaunchContext) -> list[Node]:
         parameters=[_existing("config", value("config")), overrides],
         remappings=[(name, value(name)) for name in INPUTS],
         ros_arguments=["--log-level", f"{logger}:={value('log_level')}"],
+        additional_env=dds.environment,
         output="screen",
         emulate_tty=True,
         sigterm_timeout=CLOSING_S,
@@ -149,10 +159,11 @@ def _start(context: LaunchContext) -> list[Node]:
         parameters=[sim_time],
         remappings=[(f"/{NODE}/{topic}", f"{value('name')}/{topic}") for topic in SHOWN],
         arguments=["--display-config", value("rviz_config"), *frame],
+        additional_env=dds.environment,
         output="screen",
         condition=IfCondition(value("rviz")),
     )
-    return [node, rviz]
+    return [failing_with(node, rviz), node, rviz]
 
 
 def _given(value: Callable[[str], str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ before, so that no frame is lost however slow the machine is, and a replay can b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from launch import LaunchContext, LaunchDescription
@@ -20,20 +21,24 @@ from launch.actions import (
     IncludeLaunchDescription,
     OpaqueFunction,
     RegisterEventHandler,
-    SetEnvironmentVariable,
     TimerAction,
 )
 from launch.event_handlers import OnProcessExit
 from launch.events import Shutdown, matches_action
 from launch.events.process import ProcessExited, ShutdownProcess
 from launch.launch_description_sources import PythonLaunchDescriptionSource
-from launch.substitutions import EnvironmentVariable, LaunchConfiguration
+from launch.substitutions import LaunchConfiguration
 from launch_ros.substitutions import ExecutableInPackage
 
+from lgc_ros.ros.dds_profile import choose_dds_profile
+from lgc_ros.ros.launching import checked_arguments, nearest
+
+# Of the installed share folder, or of the checkout: both have the same layout.
+SHARE = Path(__file__).resolve().parents[1]
 TRUE_FALSE = ("true", "false")
-# Where Fast DDS 2 and 3 look for room for large images; what is set already stays.
-DDS_PROFILES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
+PROCESSES = 3  # node, player and recorder
 RECORDING = "odometry.mcap"
+OUTPUTS = ("odometry", "pose", "relative_pose", "path", "inliers", "matches_image")
 ALIGNMENTS = ("sim3", "se3", "scale", "none")
 # Without keeping in step, the node may still be at work when the last image has been played.
 LAST_FRAME_S = 3.0
@@ -42,13 +47,11 @@ CLOSING_S = "60"
 
 
 def generate_launch_description() -> LaunchDescription:
-    folder = Path(__file__).resolve().parent
     node = IncludeLaunchDescription(
-        PythonLaunchDescriptionSource(str(folder / "odometry.launch.py")),
+        PythonLaunchDescriptionSource(str(SHARE / "launch" / "odometry.launch.py")),
         launch_arguments={"use_sim_time": "true", "reliable": "true"}.items(),
     )
-    fastdds = str(folder.parent / "config" / "fastdds.xml")
-    return LaunchDescription(
+    description = LaunchDescription(
         [
             DeclareLaunchArgument("bag", description="rosbag2 folder, .mcap or .db3 file to play"),
             DeclareLaunchArgument(
@@ -90,23 +93,29 @@ def generate_launch_description() -> LaunchDescription:
                 "camera would",
             ),
             DeclareLaunchArgument(
+                "answer_timeout",
+                default_value="20.0",
+                description="seconds to wait for the answer to an image; the replay fails after "
+                "three images without one",
+            ),
+            DeclareLaunchArgument(
                 "record",
                 default_value="odometry relative_pose",
-                description="outputs of the node to record, by their names behind ~/",
+                description=f"outputs of the node to record: {', '.join(OUTPUTS)}",
             ),
             OpaqueFunction(function=_prepare),
-            *(
-                SetEnvironmentVariable(name, EnvironmentVariable(name, default_value=fastdds))
-                for name in DDS_PROFILES
-            ),
             node,
             OpaqueFunction(function=_replay),
         ]
     )
+    return checked_arguments(__file__, description)
 
 
 def _prepare(context: LaunchContext) -> None:
-    """What can go wrong does so before anything runs."""
+    """Refuse what cannot work before anything runs."""
+    for output in LaunchConfiguration("record").perform(context).split():
+        if output not in OUTPUTS:
+            raise ValueError(f"record:={output} is not an output: {nearest(output, OUTPUTS)}")
     bag, out = (Path(LaunchConfiguration(name).perform(context)) for name in ("bag", "out"))
     if not bag.exists():
         raise FileNotFoundError(f"bag:={bag} does not exist: give the path of a bag")
@@ -134,16 +143,19 @@ def _replay(context: LaunchContext) -> list[Action]:
     # A bag that does not hold what is remapped, be it to its own name, is refused.
     held = [f"--remap={topic}:={topic}" for topic in (image, camera_info)]
     awaited = [f"--wait-for-subscribers={topic}" for topic in (image, camera_info, *topics)]
-    step = [f"--in-step-with={odometry}"] if value("in_step") == "true" else []
+    step = [f"--in-step-with={odometry}", f"--answer-timeout={value('answer_timeout')}"]
+    step = step if value("in_step") == "true" else []
+    dds = choose_dds_profile(context.environment, SHARE / "config", PROCESSES).environment
 
-    record = _lgc("record", str(recording), *topics, "/diagnostics")
+    record = _lgc(dds, "record", str(recording), *topics, "/diagnostics")
     play = _lgc(
-        "play", bag, "--clock", "--reliable", f"--rate={value('rate')}", *held, *awaited, *step
+        *(dds, "play", bag, "--clock", "--reliable", f"--rate={value('rate')}"),
+        *(*held, *awaited, *step),
     )
     gt = value("gt")
     truth = gt if not gt or Path(gt).is_file() else f"{bag}:{gt}"
     evaluate = _lgc(
-        *("evaluate", "trajectory", f"{recording}:{odometry}", truth),
+        *(dds, "evaluate", "trajectory", f"{recording}:{odometry}", truth),
         *("--align", value("align"), "--json", str(out / "metrics.json")),
     )
 
@@ -157,15 +169,22 @@ def _replay(context: LaunchContext) -> list[Action]:
             return evaluate
         if event.action in (record, evaluate) and event.returncode == 0:
             return EmitEvent(event=Shutdown(reason="the replay is complete"))
-        return EmitEvent(event=Shutdown(reason=f"{event.process_name} has ended too early"))
+        if event.action not in (record, play, evaluate) and event.returncode != 0:
+            # odometry.launch.py has launch exit with 1.
+            return EmitEvent(event=Shutdown(reason=f"{event.process_name} failed"))
+        raise RuntimeError(
+            f"the replay failed: {event.process_name} ended with exit code {event.returncode}, "
+            "see its log above"
+        )
 
     return [RegisterEventHandler(OnProcessExit(on_exit=on_exit)), record, play]
 
 
-def _lgc(command: str, *words: str) -> ExecuteProcess:
+def _lgc(environment: Mapping[str, str], command: str, *words: str) -> ExecuteProcess:
     return ExecuteProcess(
         cmd=[ExecutableInPackage("lgc", "lgc_ros"), command, *words],
         name=f"lgc_{command}",
+        additional_env=environment,
         output="screen",
         sigterm_timeout=CLOSING_S,
     )

@@ -1,4 +1,4 @@
-"""Settings and rendered views shared by all tests."""
+"""Settings, markers and rendered views shared by all tests."""
 
 import os
 from pathlib import Path
@@ -6,9 +6,18 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+ROS_TESTS = Path(__file__).parent / "ros"
+
 # The same examples every time, and no deadline: a test must not fail because a machine is busy.
 settings.register_profile("repeatable", max_examples=25, deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests that talk over DDS."""
+    for item in items:
+        if ROS_TESTS in item.path.parents:
+            item.add_marker(pytest.mark.ros)
 
 
 @pytest.fixture(scope="session")

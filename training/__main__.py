@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import typer
-import yaml
 
 from lgc_ros.errors import LgcError
+from lgc_ros.runtime.safe_yaml import YamlError, parse_yaml
 from training.progress import CONSOLE, log_to_console, progress_bar
 
 app = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
@@ -148,7 +148,10 @@ def _halves(text: str) -> tuple[str, str]:
 
 def _key_value(text: str) -> tuple[str, object]:
     key, value = _halves(text)
-    return key, yaml.safe_load(value)
+    try:
+        return key, parse_yaml(value)
+    except YamlError as error:
+        raise typer.BadParameter(f"the value of '{text}' cannot be read: {error}") from error
 
 
 def main() -> None:

@@ -7,11 +7,10 @@ import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import yaml
-
 from lgc_ros.errors import ConfigError
 from lgc_ros.filter.network import CONTEXTS, NetworkConfig
 from lgc_ros.filter.side_information import side_information_error
+from lgc_ros.runtime.safe_yaml import YamlError, parse_yaml
 from training.data.batches import SourceConfig
 from training.settings import build, read_mapping
 
@@ -112,7 +111,10 @@ def read_train_config(path: Path, overrides: dict[str, str] | None = None) -> Tr
 
     Environment variables in paths are replaced, so that a configuration fits every machine.
     """
-    overrides = {key: yaml.safe_load(value) for key, value in (overrides or {}).items()}
+    try:
+        overrides = {key: parse_yaml(value) for key, value in (overrides or {}).items()}
+    except YamlError as error:
+        raise ConfigError(f"a value of --set cannot be read: {error}") from error
     content = {**read_mapping(path), **overrides}
     sources = content.pop("sources", None) or ()
     if not isinstance(sources, list | tuple):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
 
-import yaml
-
 from lgc_ros.errors import ConfigError
+from lgc_ros.runtime.safe_yaml import YamlError, read_yaml
 
 T = TypeVar("T")
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 def read_mapping(path: Path) -> dict:
     """The content of a YAML file whose top level is a mapping."""
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = read_yaml(path)
+    except (OSError, YamlError) as error:
         raise ConfigError(f"{path} cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{path} holds {content!r} where 'key: value' lines are expected")
+        raise ConfigError(f"{path} holds {content!r:.80} where 'key: value' lines are expected")
     return content
 
 
@@ -32,7 +32,7 @@ def build(kind: type[T], content: object, where: Path) -> T:
     """
     known = {field.name: field for field in fields(kind)}
     if not isinstance(content, dict):
-        raise ConfigError(f"{where}: {content!r} should be a mapping; {_list(known)}")
+        raise ConfigError(f"{where}: {content!r:.80} should be a mapping; {_list(known)}")
     for key in content:
         if key not in known:
             near = difflib.get_close_matches(str(key), known, n=1)
@@ -50,14 +50,23 @@ def _list(known: dict) -> str:
 
 def _value(key: str, kind: str, value: object) -> object:
     """The value as the annotation of its field, a string, asks for it."""
-    if isinstance(value, list):
-        return tuple(value)
+    if value is None and kind.endswith(" | None"):
+        return None
+    kind = kind.removesuffix(" | None")
+    if kind == "str" and not isinstance(value, str):
+        raise ConfigError(f"{key} is {value!r:.80}, it must be a text")
+    if kind == "tuple[str, ...]" and not (
+        isinstance(value, list | tuple) and all(isinstance(entry, str) for entry in value)
+    ):
+        raise ConfigError(f"{key} is {value!r:.80}, it must be a list of texts")
     if kind not in ("int", "float"):
-        return value
+        return tuple(value) if isinstance(value, list) else value
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{key} is {value!r}, it must be a number") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{key} is {value!r:.80}, it must be a number") from error
+    if not math.isfinite(number):
+        raise ConfigError(f"{key} is {value}, it must be a finite number")
     if kind == "float":
         return number
     if not number.is_integer():

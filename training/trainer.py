@@ -27,6 +27,7 @@ from torch.utils.tensorboard import SummaryWriter
 from lgc_ros.errors import CheckpointError, ConfigError, LgcError
 from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork
+from lgc_ros.runtime.safe_yaml import parse_yaml
 from training.config import TrainConfig
 from training.data.batches import Batch, Batches, open_dump
 from training.losses import (
@@ -261,11 +262,12 @@ class _Run:
             return
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
+            before = dict(parse_yaml(state["config"]))
         except Exception as error:
             raise CheckpointError(
                 f"{path} cannot be read ({error}): remove it to start this run from the beginning"
             ) from error
-        before, now = yaml.safe_load(state["config"]), _plain(self.config.as_dict())
+        now = _plain(self.config.as_dict())
         # How long a run goes on and how it is watched may change; what it learns from may not.
         free = {
             "steps",
@@ -281,13 +283,19 @@ class _Run:
                 f"{path} belongs to another configuration (different: {', '.join(changed)}): "
                 "choose another --out, or remove the folder to start again"
             )
-        self.step, self.skipped, self.best = state["step"], state["skipped"], state["best"]
-        self.network.load_state_dict(state["network"])
-        if self.average is not None:
-            self.average.load_state_dict(state["average"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.scaler.load_state_dict(state["scaler"])
-        torch.set_rng_state(state["rng"])
+        try:
+            self.step, self.skipped, self.best = state["step"], state["skipped"], state["best"]
+            self.network.load_state_dict(state["network"])
+            if self.average is not None:
+                self.average.load_state_dict(state["average"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.scaler.load_state_dict(state["scaler"])
+            torch.set_rng_state(state["rng"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise CheckpointError(
+                f"{path} is not the state of such a run ({error!r:.200}): remove it to start this "
+                "run from the beginning"
+            ) from error
         log.info("resuming at step %d", self.step)
 
     @contextmanager

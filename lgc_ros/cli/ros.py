@@ -89,6 +89,14 @@ def play(
             "answered one with --wait-for-subscribers.",
         ),
     ] = None,
+    answer_timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1,
+            help="Seconds to wait for an answer with --in-step-with; three images in a row "
+            "without one end playing with an error.",
+        ),
+    ] = 20.0,
 ) -> None:
     """Publish a rosbag2: the recorded bytes, at the recorded pace, with the recorded QoS."""
     from lgc_ros.ros.bags.player import PlayOptions
@@ -106,6 +114,7 @@ def play(
         reliable=reliable,
         wait_for=tuple(wait_for_subscribers or ()),
         in_step_with=in_step_with,
+        answer_s=answer_timeout,
     )
     with session("lgc_play") as ros, _progress() as bar:
         task = bar.add_task(bag.name, total=None)
@@ -138,7 +147,10 @@ def record(
         ),
     ] = None,
 ) -> None:
-    """Write topics to a bag until Ctrl-C; the file is whole however the recording ends."""
+    """Write topics to a bag until Ctrl-C; kill -9 loses at most the last second.
+
+    Says `ready` once all named topics are published and connected.
+    """
     from lgc_ros.ros.bags.recorder import RecordOptions
     from lgc_ros.ros.bags.recorder import record as record_topics
     from lgc_ros.ros.session import session
@@ -153,6 +165,7 @@ def record(
             out,
             options,
             lambda counts: bar.update(task, description=f"{counts.total()} messages"),
+            lambda: stderr.print(f"ready: recording {', '.join(topics or ['all topics'])}"),
         )
     stdout.print(_counts_table("recorded", counts))
     for topic in (topic for topic, count in counts.items() if not count):

@@ -1,11 +1,16 @@
 """Model files: safetensors with metadata that says what the weights are and how they are used.
 
-Nothing in such a file is executed. A file that does not fit is refused with the reason.
+Nothing in such a file is executed. What it claims is compared with the tensors it holds before
+memory is allocated for a network, and a SHA-256 over all of it tells a damaged file from a whole
+one. A file that does not fit is refused with the reason.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +23,10 @@ from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
 from lgc_ros.filter.side_information import side_information_error
 
 FORMAT = "lgc_ros/1"
+CHECKSUM = "sha256"
 MODELS_DIR = Path(__file__).parents[1] / "models"
+# Types of tensors as the file names them.
+_DTYPES = {torch.float32: "F32", torch.int64: "I64"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,11 @@ class ModelInfo:
                 f"{len(self.side)} kinds of side information named, the network takes "
                 f"{self.network.side}"
             )
+        for name in ("keep_above", "trust_above"):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name} is {getattr(self, name)}, it must be a finite number")
+        if not isinstance(self.training, dict):
+            raise ValueError(f"training is {self.training!r:.80}, it must be a mapping")
 
 
 def shipped_models() -> list[str]:
@@ -89,8 +102,18 @@ def save_checkpoint(path: Path, network: CorrespondenceNetwork, info: ModelInfo)
         name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()
     }
     partial = path.with_suffix(".partial")
-    save_file(weights, partial, metadata=metadata)
+    save_file(weights, partial, metadata={**metadata, CHECKSUM: checksum(metadata, weights)})
     partial.replace(path)
+
+
+def checksum(metadata: Mapping[str, str], weights: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 over the metadata (without the checksum) and names, types, shapes and values."""
+    names = sorted(weights)
+    tensors = [[name, str(weights[name].dtype), list(weights[name].shape)] for name in names]
+    digest = hashlib.sha256(json.dumps([sorted(metadata.items()), tensors]).encode())
+    for name in names:
+        digest.update(weights[name].contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def load_checkpoint(model: str | Path) -> tuple[CorrespondenceNetwork, ModelInfo]:
@@ -99,14 +122,19 @@ def load_checkpoint(model: str | Path) -> tuple[CorrespondenceNetwork, ModelInfo
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             metadata = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            info = _read_info(path, metadata)
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            layout = {
+                name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()
+            }
+            _check_layout(path, info.network, layout)
+            weights = {name: file.get_tensor(name) for name in layout}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
             f"{path} is not a whole safetensors file ({error}): download or train it again"
         ) from error
-    info = _read_info(path, metadata)
+    _check_content(path, metadata, weights)
     network = CorrespondenceNetwork(info.network)
-    _check_weights(path, network, weights)
     network.load_state_dict(weights)
     return network.eval(), info
 
@@ -127,35 +155,74 @@ def _read_info(path: Path, metadata: dict[str, str]) -> ModelInfo:
             trust_above=float(metadata.get("trust_above", 0.0)),
             training=json.loads(metadata["training"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{path} has broken metadata ({error!r}): train or download it again"
         ) from error
 
 
-def _check_weights(
-    path: Path, network: CorrespondenceNetwork, weights: dict[str, torch.Tensor]
+def _check_layout(
+    path: Path, config: NetworkConfig, layout: Mapping[str, tuple[str, tuple[int, ...]]]
 ) -> None:
-    expected = network.state_dict()
-    missing = sorted(expected.keys() - weights.keys())
-    extra = sorted(weights.keys() - expected.keys())
-    wrong = [
-        f"{name} is {tuple(weights[name].shape)}, not {tuple(value.shape)}"
-        for name, value in expected.items()
-        if name in weights and weights[name].shape != value.shape
-    ]
-    broken = [name for name, value in weights.items() if not torch.isfinite(value).all()]
-    problems = [
-        f"{what}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-        for what, names in (
-            ("missing", missing),
-            ("unexpected", extra),
-            ("wrong shape", wrong),
-            ("not finite", broken),
-        )
-        if names
-    ]
+    """Compare types and shapes with those of the architecture, without allocating either."""
+    # A network without memory still costs time for each block, and has sizes that overflow.
+    values = sum(math.prod(shape) for _, shape in layout.values())
+    if config.blocks > len(layout) or config.width > values:
+        problems = [
+            f"missing: {config.blocks} blocks of width {config.width} need more than the "
+            f"{len(layout)} tensors with {values} values"
+        ]
+    else:
+        with torch.device("meta"):
+            expected = {
+                name: (_DTYPES[value.dtype], tuple(value.shape))
+                for name, value in CorrespondenceNetwork(config).state_dict().items()
+            }
+        problems = _differences(expected, layout)
     if problems:
         raise CheckpointError(
             f"the weights in {path} do not fit the architecture it names ({'; '.join(problems)})"
         )
+
+
+def _differences(
+    expected: Mapping[str, tuple[str, tuple[int, ...]]],
+    found: Mapping[str, tuple[str, tuple[int, ...]]],
+) -> list[str]:
+    both = [(name, *expected[name], *found[name]) for name in expected if name in found]
+    kinds = {
+        "missing": sorted(expected.keys() - found.keys()),
+        "unexpected": sorted(found.keys() - expected.keys()),
+        "wrong shape": [
+            f"{n} is {has}, not {shape}" for n, _, shape, _, has in both if has != shape
+        ],
+        "wrong type": [f"{n} is {has}, not {kind}" for n, kind, _, has, _ in both if has != kind],
+    }
+    return [_shortened(what, names) for what, names in kinds.items() if names]
+
+
+def _check_content(
+    path: Path, metadata: Mapping[str, str], weights: Mapping[str, torch.Tensor]
+) -> None:
+    """Compare all of the file with its checksum, and refuse values that are no numbers."""
+    if CHECKSUM not in metadata:
+        raise CheckpointError(
+            f"{path} has no checksum (metadata {CHECKSUM!r}), so damage could not be noticed: "
+            "download or train it again"
+        )
+    signed = {key: value for key, value in metadata.items() if key != CHECKSUM}
+    if checksum(signed, weights) != metadata[CHECKSUM]:
+        raise CheckpointError(
+            f"{path} is damaged: its checksum is not that of its content; download or train it "
+            "again"
+        )
+    broken = [name for name, value in weights.items() if not torch.isfinite(value).all()]
+    if broken:
+        raise CheckpointError(
+            f"{path} holds weights that are no numbers ({_shortened('not finite', broken)}): "
+            "train it again"
+        )
+
+
+def _shortened(what: str, names: list[str]) -> str:
+    return f"{what}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"

@@ -39,6 +39,9 @@ class NetworkConfig:
     side: int = 0
 
     def __post_init__(self) -> None:
+        sizes = self.blocks, self.width, self.side
+        if not all(type(size) is int for size in sizes):
+            raise ValueError(f"blocks, width and side must be whole numbers, not {sizes}")
         if self.context not in CONTEXTS:
             raise ValueError(f"context must be one of {', '.join(CONTEXTS)}, not {self.context!r}")
         if self.head not in HEADS:

@@ -16,6 +16,7 @@ import numpy as np
 import yaml
 
 from lgc_ros.errors import CameraError
+from lgc_ros.runtime.safe_yaml import YamlError, read_yaml
 
 # Numbers of coefficients each model takes; shorter vectors than the longest are padded with zeros.
 COEFFICIENTS = {
@@ -33,6 +34,8 @@ CALIBRATE = (
 
 # Newton's method stops here; 1e-9 in normalized coordinates is a millionth of a pixel.
 MAX_ITERATIONS = 30
+# No sensor has more pixels in a row; a damaged file may say so.
+MAX_SIDE_PX = 100_000
 CONVERGED = 1e-13
 REACHED = 1e-9
 
@@ -65,10 +68,10 @@ class Camera:
                 "the camera matrix (camera_matrix, K) must read fx 0 cx, 0 fy cy, 0 0 1 row by "
                 f"row, but reads {K.ravel().tolist()}"
             )
-        if not (self.width > 0 and self.height > 0):
+        if not (MAX_SIDE_PX >= self.width > 0 and MAX_SIDE_PX >= self.height > 0):
             raise CameraError(
                 f"the image size {self.width}x{self.height} (image_width, image_height) must be "
-                "positive; take it from the images"
+                f"positive and at most {MAX_SIDE_PX}; take it from the images"
             )
         D = _coefficients(self.D, self.model)
         for array in (K, D):
@@ -97,7 +100,7 @@ class Camera:
         try:
             info = _parse_yaml(path)
             size = _key(info, "image_width"), _key(info, "image_height")
-            if not all(isinstance(side, int) for side in size):
+            if not all(type(side) is int for side in size):
                 raise CameraError(f"image_width and image_height are {size}, not whole numbers")
             if rectified:
                 P = _matrix(_data(info, "projection_matrix"), (3, 4), "projection_matrix")
@@ -309,6 +312,8 @@ def _padded(D: np.ndarray, size: int) -> np.ndarray:
 
 
 def _model_name(model: str | None, D: np.ndarray) -> str:
+    if model is not None and not isinstance(model, str):
+        raise CameraError(f"distortion_model is {model!r:.80}, not a name")
     model = ALIASES.get(model or "", model)
     if model:
         return model
@@ -334,8 +339,8 @@ def _coefficients(D: Sequence[float], model: str) -> np.ndarray:
 def _vector(values: Any, what: str) -> np.ndarray:
     try:
         array = np.array(values, np.float64).ravel()
-    except (TypeError, ValueError) as error:
-        raise CameraError(f"{what} holds something else than numbers: {values}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CameraError(f"{what} holds something else than numbers: {values!r:.80}") from error
     if not np.all(np.isfinite(array)):
         raise CameraError(f"{what} holds NaN or infinity: {array.tolist()}; {CALIBRATE}")
     return array
@@ -359,10 +364,10 @@ def _rectified_K(P: np.ndarray) -> np.ndarray:
 
 def _parse_yaml(path: str | Path) -> Mapping[str, Any]:
     try:
-        info = yaml.safe_load(Path(path).read_text())
+        info = read_yaml(path)
     except FileNotFoundError as error:
         raise CameraError("there is no such file; check the path") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, YamlError) as error:
         raise CameraError(f"cannot be read as YAML ({error}); {CALIBRATE}") from error
     if not isinstance(info, Mapping):
         raise CameraError(

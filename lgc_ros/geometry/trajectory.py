@@ -60,7 +60,10 @@ class Trajectory:
             quaternions: (N, 4) wxyz, normalized here.
             where: origin of the samples, for messages.
         """
-        stamps_ns = np.array(stamps_ns, np.int64)
+        try:
+            stamps_ns = np.array(stamps_ns, np.int64)
+        except OverflowError as error:
+            raise SourceError(f"{where} holds a stamp that is no time in nanoseconds") from error
         positions = np.array(positions, np.float64).reshape(-1, 3)
         quaternions = np.array(quaternions, np.float64).reshape(-1, 4)
         norms = np.linalg.norm(quaternions, axis=1)

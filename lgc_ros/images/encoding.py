@@ -56,6 +56,10 @@ DEPTH_ENCODINGS: dict[str, Encoding] = {
 }
 
 
+PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+PNG_CHUNK_BYTES = 12  # length, kind and checksum around the data of each chunk
+
+
 def decode_image(
     encoding: str, height: int, width: int, step: int, is_bigendian: bool, data: Any
 ) -> np.ndarray:
@@ -99,13 +103,26 @@ def decode_compressed(data: Any) -> np.ndarray:
     """Pixels of JPEG, PNG or similar data as uint8, gray (H, W) or BGR (H, W, 3), as stored."""
     data = np.frombuffer(data, np.uint8)
     flags = cv2.IMREAD_ANYCOLOR | cv2.IMREAD_IGNORE_ORIENTATION
-    image = cv2.imdecode(data, flags) if data.size else None
+    try:
+        image = cv2.imdecode(data, flags) if data.size and _fits(data.tobytes()) else None
+    except cv2.error:  # of a header that claims more pixels than OpenCV allows
+        image = None
     if image is None:
         raise ImageError(
             f"{data.size} bytes of a compressed image cannot be decoded: they are damaged or not "
             "of a known format (JPEG, PNG)"
         )
     return image
+
+
+def _fits(data: bytes) -> bool:
+    """Whether the chunks of a PNG lie within its data; OpenCV makes room for what they claim."""
+    if not data.startswith(PNG_MAGIC):
+        return True
+    offset = len(PNG_MAGIC)
+    while offset + 4 <= len(data):
+        offset += PNG_CHUNK_BYTES + int.from_bytes(data[offset : offset + 4], "big")
+    return offset <= len(data)
 
 
 def image_from_message(message: Any) -> np.ndarray:

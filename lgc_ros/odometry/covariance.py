@@ -10,6 +10,14 @@ import numpy as np
 
 from lgc_ros.geometry.epipolar import skew
 
+# Standard deviations below which no pose is published: what keypoints leave of a rotation at best
+# (0.05 px at a focal length of 500 px), and of a position ten metres from what is seen. Zero, as
+# for a first pose that is the origin by definition, is certainty to a filter, or an error.
+FLOOR_M, FLOOR_RAD = 1e-3, 1e-4
+# Least eigenvalue of a matrix of correlations, and least variance: far more than rounding leaves,
+# far less than anyone can tell.
+MIN_EIGENVALUE, MIN_VARIANCE = 1e-9, 1e-12
+
 
 def in_world(covariance_cam: np.ndarray, T_wc: np.ndarray) -> np.ndarray:
     """Covariance of the step on the left of T_wc, from that of the step on the left of T_cw."""
@@ -36,7 +44,28 @@ def of_pose(covariance_world: np.ndarray, position: np.ndarray) -> np.ndarray:
 
 
 def of_scale(position: np.ndarray, sigma: float) -> np.ndarray:
-    """What a relative error of the scale adds: uncertainty along the way from the origin."""
+    """What a relative error of the scale adds to a position, or to a velocity: along itself."""
     covariance = np.zeros((6, 6))
     covariance[:3, :3] = sigma**2 * np.outer(position, position)
     return covariance
+
+
+def floor() -> np.ndarray:
+    """The least covariance of position and orientation."""
+    return np.diag(np.repeat([FLOOR_M, FLOOR_RAD], 3) ** 2)
+
+
+def positive_definite(covariance: np.ndarray) -> np.ndarray:
+    """The same without what rounding did: symmetric and positive definite.
+
+    Judged by correlations, so that large variances of a position do not hide small ones of an
+    orientation.
+    """
+    covariance = (covariance + covariance.T) / 2
+    sigmas = np.sqrt(np.maximum(np.diag(covariance), MIN_VARIANCE))
+    units = np.outer(sigmas, sigmas)
+    values, vectors = np.linalg.eigh(covariance / units)
+    if values[0] >= MIN_EIGENVALUE:
+        return covariance
+    covariance = units * ((vectors * np.maximum(values, MIN_EIGENVALUE)) @ vectors.T)
+    return (covariance + covariance.T) / 2

@@ -5,6 +5,7 @@ All poses and points are in the world of the first frame; poses are world to cam
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -47,7 +48,8 @@ class View:
     camera: Camera
     features: Features
     x: np.ndarray  # (N, 2) normalized
-    odom_m: np.ndarray | None = None  # (3,) position of the wheel odometry then
+    # (4, 4) pose of the camera in the wheel odometry then, None as long as it has not arrived.
+    wheels: Callable[[], np.ndarray | None] = lambda: None
 
 
 @dataclass(eq=False)
@@ -59,6 +61,7 @@ class Keyframe:
     t_cw: np.ndarray
     landmark: np.ndarray = field(default=None)  # (N,) ids, NONE where there is none
     covariance: np.ndarray = field(default_factory=lambda: np.zeros((6, 6)))  # see covariance.py
+    _wheel_position: np.ndarray | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.landmark is None:
@@ -68,6 +71,13 @@ class Keyframe:
     def centre(self) -> np.ndarray:
         """Position of the camera in the world."""
         return -self.R_cw.T @ self.t_cw
+
+    def wheel_position(self) -> np.ndarray | None:
+        """Position (3,) in the wheel odometry, m; asked for until it arrives, then remembered."""
+        if self._wheel_position is None:
+            T_oc = self.view.wheels()
+            self._wheel_position = None if T_oc is None else T_oc[:3, 3]
+        return self._wheel_position
 
 
 class LandmarkMap:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from lgc_ros.errors import ConfigError
 from lgc_ros.odometry.scale import ScaleOptions
+
+# OpenCV and the compiled loops count in 32 bits.
+MAX_INT = 2**31
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,11 @@ class OdometryOptions:
     scale: ScaleOptions = field(default_factory=ScaleOptions)
 
     def __post_init__(self) -> None:
+        for name, value in (vars(self) | vars(self.scale)).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ConfigError(f"{name} is {value}, it must be a finite number")
+            if isinstance(value, int) and abs(value) >= MAX_INT:
+                raise ConfigError(f"{name} is {value}, it must be less than {MAX_INT}")
         if self.threads < 0:
             raise ConfigError(f"threads must be positive, or 0 for all cores, got {self.threads}")
         for name in (

@@ -31,7 +31,8 @@ class RefinedPose:
 
     Attributes:
         covariance: (6, 6) of the step (omega, v) at the solution, scaled by the residuals.
-        distance: (N,) residuals in standard deviations of their observations.
+        distance: (N,) residuals in standard deviations of their observations; infinite for points
+            that are not in front of the camera, which cannot be seen from there.
     """
 
     R_cw: np.ndarray
@@ -136,7 +137,9 @@ def refine_pose(
         t_cw = -R_cw @ centre if hold_centre else turn @ t_cw + step[3:]
         if step @ H @ step < CONVERGED_SIGMAS**2:
             break
-    excess = residual_scale(squared, MEDIAN_OF_TWO)
+    # The last step, too, may have carried the camera past points.
+    squared[points @ R_cw[2] + t_cw[2] <= MIN_DEPTH] = np.inf
+    excess = residual_scale(squared[np.isfinite(squared)], MEDIAN_OF_TWO)
     covariance = np.zeros((6, 6))
     covariance[free, free] = excess * np.linalg.inv(H)
     return RefinedPose(R_cw, t_cw, covariance, np.sqrt(squared))
@@ -144,15 +147,20 @@ def refine_pose(
 
 @compiled
 def _normal_equations(R_cw, t_cw, points, point_covariances, observed, noise):
-    """Of one step (6, 6), (6,), and the (N,) squared residuals in variances."""
+    """Of one step (6, 6), (6,), and the (N,) squared residuals in variances.
+
+    Points that are not in front of the camera say nothing, and their residuals are infinite.
+    """
     H, g, squared = np.zeros((6, 6)), np.zeros(6), np.zeros(len(points))
     J, J_point, JW = np.empty((2, 6)), np.empty((2, 3)), np.empty((2, 6))
     for n in range(len(points)):
         X, Y, Z = in_view(R_cw, t_cw, points[n])
-        z = max(Z, MIN_DEPTH)
-        x, y = X / z, Y / z
-        pose_derivative(J[0], 1 / z, 0.0, -x / z, X, Y, Z)
-        pose_derivative(J[1], 0.0, 1 / z, -y / z, X, Y, Z)
+        if Z <= MIN_DEPTH:
+            squared[n] = np.inf
+            continue
+        x, y = X / Z, Y / Z
+        pose_derivative(J[0], 1 / Z, 0.0, -x / Z, X, Y, Z)
+        pose_derivative(J[1], 0.0, 1 / Z, -y / Z, X, Y, Z)
         for i in range(2):
             for j in range(3):
                 J_point[i, j] = 0.0
@@ -165,14 +173,13 @@ def _normal_equations(R_cw, t_cw, points, point_covariances, observed, noise):
                 b += J_point[0, i] * point_covariances[n, i, j] * J_point[1, j]
                 d += J_point[1, i] * point_covariances[n, i, j] * J_point[1, j]
         determinant = a * d - b**2
-        # A point that a step has brought next to the camera, or behind it, projects with a
-        # derivative so large that rounding leaves nothing to invert.
+        # A point that a step has brought next to the camera projects with a derivative so large
+        # that rounding leaves nothing to invert.
         if not determinant > 1e-12 * a * d:
+            squared[n] = np.inf
             continue
         u, v = observed[n, 0] - x, observed[n, 1] - y
         squared[n] = (d * u**2 - 2 * b * u * v + a * v**2) / determinant
-        if Z <= MIN_DEPTH:
-            continue
         weight = 1 / (determinant * (1 + squared[n] / CAUCHY_SIGMAS**2))
         for i in range(6):
             JW[0, i] = weight * (d * J[0, i] - b * J[1, i])

@@ -13,11 +13,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from lgc_ros.errors import ConfigError
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.scale import ScaleOptions
+from lgc_ros.runtime.safe_yaml import YamlError, parse_yaml, read_yaml
 
 PROFILES = ("default", "fast", "accurate")
 BASE = "base"
@@ -62,8 +61,8 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
         if not isinstance(target, dict):
             raise ConfigError(f"'{assignment}' sets a part of {section}, set as a whole before")
         try:
-            target[name if dot else section] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
+            target[name if dot else section] = parse_yaml(value)
+        except YamlError as error:
             raise ConfigError(f"the value of '{assignment}' cannot be read: {error}") from error
     return overrides
 
@@ -90,12 +89,12 @@ def dump_profile(options: OdometryOptions) -> dict[str, Any]:
 
 
 def _settings(profile: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
-    path = _path(profile)
+    path = _path(profile).resolve()
     if str(path) in seen:
         raise ConfigError(f"the profiles {' -> '.join((*seen, str(path)))} build on one another")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = read_yaml(path)
+    except (OSError, YamlError) as error:
         raise ConfigError(f"the profile {path} cannot be read as YAML: {error}") from error
     if isinstance(content, dict):
         content = content.get(RUN_SECTION, content)
@@ -114,11 +113,16 @@ def _path(profile: str | Path) -> Path:
     if profile in PROFILES:
         return config_folder() / f"{profile}.yaml"
     path = Path(profile)
-    if not path.is_file():
+    try:
+        is_file = path.is_file()
+    except OSError:  # of a name that no file can have
+        is_file = False
+    if not is_file:
         near = difflib.get_close_matches(str(profile), PROFILES, n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
         raise ConfigError(
-            f"there is no profile '{profile}': {hint}use {', '.join(PROFILES)} or a YAML file"
+            f"there is no profile '{profile!s:.200}': {hint}use {', '.join(PROFILES)} or a YAML "
+            "file"
         )
     return path
 
@@ -148,7 +152,7 @@ def _build(kind: type, settings: Any, where: str) -> Any:
     blamed = f"{where}: " if where else ""
     known = {field.name: field.type for field in fields(kind)}
     if not isinstance(settings, Mapping):
-        raise ConfigError(f"{blamed}{settings!r} should be a mapping of {', '.join(known)}")
+        raise ConfigError(f"{blamed}{settings!r:.80} should be a mapping of {', '.join(known)}")
     values = {}
     for key, value in settings.items():
         if key not in known:
@@ -172,10 +176,10 @@ def _value(key: str, annotation: str, value: Any, blamed: str) -> Any:
         return None
     wanted = TYPES[name]
     try:
-        if isinstance(value, bool) != (wanted is bool):
+        if isinstance(value, bool) != (wanted is bool) or isinstance(value, Mapping | list):
             raise ValueError
         if wanted is int and float(value) != int(float(value)):
             raise ValueError
         return wanted(float(value)) if wanted is int else wanted(value)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{blamed}{key} is {value!r}, it must be of type {name}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{blamed}{key} is {value!r:.80}, it must be of type {name}") from error

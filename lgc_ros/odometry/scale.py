@@ -4,7 +4,7 @@
 |------------------|--------------------------------------------------|--------------------------|
 | `none`           | nothing                                          | unit: the first baseline |
 | `constant_speed` | `speed_mps`, a robot that keeps to it            | metres, as good as that  |
-| `odom`           | a wheel odometry pose with every frame           | metres, as the wheels    |
+| `odom`           | wheel odometry around the stamps of the frames   | metres, as the wheels    |
 | `depth`          | depth images aligned with the colour images      | metres, best             |
 | `camera_height`  | fixed `camera_height_m` over flat ground, pitch  | metres if ground shows   |
 
@@ -25,6 +25,8 @@ from lgc_ros.errors import ConfigError
 # Answers that count: few enough to follow a drift, enough to outvote bad ones.
 MEMORY = 15
 UNKNOWN_SIGMA = 1.0
+# Sources that rest on measurements, which may begin after the images or arrive late.
+MEASURED = ("odom", "depth")
 # What a source cannot know better than, however well its answers agree: relative.
 MIN_SIGMA = {"constant_speed": 0.1, "odom": 0.02, "depth": 0.005, "camera_height": 0.05}
 MIN_DEPTHS = 15
@@ -48,12 +50,15 @@ class ScaleOptions:
         speed_mps: for `constant_speed`.
         camera_height_m: height of the camera over the ground, for `camera_height`.
         camera_pitch_deg: how far the camera looks below the horizon, for `camera_height`.
+        wait_s: seconds of motion for which the position is held until `odom` or `depth` has told
+            the first metres; after that the unit is the first baseline, until they do.
     """
 
     source: str = "none"
     speed_mps: float | None = None
     camera_height_m: float | None = None
     camera_pitch_deg: float = 0.0
+    wait_s: float = 10.0
 
     def __post_init__(self) -> None:
         if self.source not in SOURCES:
@@ -67,6 +72,8 @@ class ScaleOptions:
             value = getattr(self, name)
             if self.source == source and (value is None or not 0 < value < float("inf")):
                 raise ConfigError(f"scale source {source} needs a positive {name}, got {value}")
+        if not self.wait_s >= 0:
+            raise ConfigError(f"scale wait_s must be 0 or more seconds, got {self.wait_s}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,10 +208,18 @@ class ScaleEstimator:
         spread = 1.4826 * np.median(np.abs(answers - np.median(answers)))
         return float(np.hypot(MIN_SIGMA[self.options.source], spread / np.sqrt(len(answers))))
 
-    def correction(self, evidence: ScaleEvidence) -> float:
-        """The factor to multiply the map with, 1 if nothing is known."""
+    @property
+    def awaited(self) -> bool:
+        """Whether the first measurement of the scale is still to come."""
+        return self.options.source in MEASURED and not self.answered
+
+    def correction(self, evidence: ScaleEvidence, again: bool = False) -> float:
+        """The factor to multiply the map with, 1 if nothing is known.
+
+        `again`: the source was asked about this keyframe before its measurement had arrived.
+        """
         ratio = SOURCES[self.options.source](evidence, self.options)
-        self.asked += 1
+        self.asked += not again
         if ratio is None:
             return 1.0
         self.answered += 1

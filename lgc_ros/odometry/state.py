@@ -39,6 +39,7 @@ class OdometryState:
         scores: (N,) what the method thinks of their matches, in [0, 1].
         counts: features, matches, kept, inliers and landmarks.
         ms: milliseconds by stage.
+        scale_sigma: relative standard deviation of the scale; 1 while no source has said anything.
     """
 
     stamp_ns: int
@@ -55,6 +56,7 @@ class OdometryState:
     scores: np.ndarray = field(default_factory=lambda: np.empty(0))
     counts: dict[str, int] = field(default_factory=dict)
     ms: dict[str, float] = field(default_factory=dict)
+    scale_sigma: float = 1.0
 
     @property
     def tracked(self) -> bool:

@@ -8,6 +8,7 @@ keyframes are refined together.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -38,7 +39,7 @@ from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, Posed, View, motio
 from lgc_ros.odometry.mapping import connect
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.pose_optimization import fit_rotation, refine_pose
-from lgc_ros.odometry.scale import NEEDS, ScaleEstimator, ScaleEvidence
+from lgc_ros.odometry.scale import MEMORY, NEEDS, ScaleEstimator, ScaleEvidence
 from lgc_ros.odometry.state import (
     DEGENERATE,
     FEW_MATCHES,
@@ -87,6 +88,9 @@ RETURN_TURN_DEG = 15.0
 STILL_SIGMAS = 2.0
 # Uncertainty while lost: the last speed may have changed by as much as itself, or by this turn.
 LOST_TURN_RADPS = 0.5
+# Standard deviation of a position that is held until there are metres: what a fast robot (10 m/s)
+# covers in the usual waiting time.
+UNKNOWN_POSITION_M = 100.0
 
 
 class VisualOdometry:
@@ -137,6 +141,9 @@ class VisualOdometry:
         # Where the way before a correction of the scale has left the world, against one of that
         # scale from the beginning: nothing jumps, so the error stays, and is owned up to.
         self._misplaced = np.zeros(3)
+        # Keyframes and their predecessors whose wheel odometry had not arrived in time.
+        self._late: deque[tuple[Keyframe, Keyframe]] = deque(maxlen=MEMORY)
+        self._held_s = 0.0  # how long the robot has moved without metres
         self._reference: Keyframe | None = None
         self._most_matches = 0
         self._sights: list[ReferenceMatches] = []
@@ -144,6 +151,8 @@ class VisualOdometry:
         self._trust = 0
         self._depth: float | None = None
         self._anchor = np.eye(3), np.zeros(3)
+        self._T_wc = np.eye(4)  # the last pose, also where its position is held back
+        self._first: OdometryState | None = None
         self._last: OdometryState | None = None
         self._last_good: OdometryState | None = None
         self._failures = 0
@@ -151,15 +160,16 @@ class VisualOdometry:
     def process(
         self,
         frame: Frame,
-        T_ob: np.ndarray | None = None,
+        T_oc: np.ndarray | Callable[[], np.ndarray | None] | None = None,
         features: Callable[[], Features] | None = None,
     ) -> OdometryState:
         """The state after this frame.
 
-        `T_ob` is the pose of the robot in its wheel odometry at the frame's stamp, if there is
-        one; the scale source `odom` needs it. `features` gives the keypoints of the image where
-        they are extracted elsewhere, see prefetch.py. A frame that cannot be used (out
-        of order, of another size than its camera) is answered with the reason.
+        `T_oc` is the pose of the camera in the wheel odometry at the frame's stamp, if there is
+        one; the scale source `odom` needs it. Where it may arrive later than the frame, it is a
+        function, which is asked again while it gives None. `features` gives the keypoints of the
+        image where they are extracted elsewhere, see prefetch.py. A frame that cannot
+        be used (out of order, of another size than its camera) is answered with the reason.
         """
         timer = Clock()
         if frame.camera is None:
@@ -169,12 +179,13 @@ class VisualOdometry:
             return refusal
         try:
             _check(frame)
-            view = self._view(frame, T_ob, features or partial(self.extract, frame.image))
+            view = self._view(frame, T_oc, features or partial(self.extract, frame.image))
         except LgcError as error:
             return self._fail(frame.stamp_ns, str(error), None, timer)
         timer.lap("features")
         if self._reference is None:
             return self._start(view, timer)
+        self._ask_late_wheels()
         track = self._track_any(view, timer)
         if not self._map_is_trusted(view, track):
             self.map.forget_landmarks()
@@ -201,28 +212,30 @@ class VisualOdometry:
         else:
             late_s = (last.stamp_ns - frame.stamp_ns) * 1e-9
             message, status = f"the frame is {late_s:.3f} s older than one before; ignored", LOST
-        return OdometryState(
-            frame.stamp_ns, status, message, last.T_wc, last.covariance, np.zeros(6)
-        )
+        held = last.T_wc, last.covariance, np.zeros(6)
+        sigma = last.scale_sigma
+        return OdometryState(frame.stamp_ns, status, message, *held, scale_sigma=sigma)
 
     def _view(
-        self, frame: Frame, T_ob: np.ndarray | None, extracted: Callable[[], Features]
+        self,
+        frame: Frame,
+        T_oc: np.ndarray | Callable[[], np.ndarray | None] | None,
+        extracted: Callable[[], Features],
     ) -> View:
         features = extracted()
         x = frame.camera.normalize(features.points)
         seen = np.isfinite(x).all(axis=1)
         if not seen.all():
             features, x = features.subset(seen), x[seen]
-        odom_m = None if T_ob is None else T_ob[:3, 3]
-        return View(frame.stamp_ns, frame.camera, features, x, odom_m)
+        wheels = T_oc if callable(T_oc) else lambda: T_oc
+        return View(frame.stamp_ns, frame.camera, features, x, wheels)
 
     def _start(self, view: View, timer: Clock) -> OdometryState:
         if len(view.x) < self.options.min_inliers:
             message = f"{len(view.x)} keypoints are too few to start; is the image blank?"
             return self._fail(view.stamp_ns, message, None, timer)
-        T_wc = np.eye(4) if self._last is None else self._last.T_wc
-        R_cw = T_wc[:3, :3].T
-        keyframe = Keyframe(view, R_cw, -R_cw @ T_wc[:3, 3])
+        R_cw = self._T_wc[:3, :3].T
+        keyframe = Keyframe(view, R_cw, -R_cw @ self._T_wc[:3, 3])
         if self._last is not None:
             keyframe.covariance = self._drifted(view.stamp_ns)
         self.map.add_keyframe(keyframe)
@@ -288,7 +301,7 @@ class VisualOdometry:
         self._failures = 0
         self._most_matches = max(self._most_matches, len(track.index0))
         inserted = None
-        if status != NO_MOTION and self._keyframe_is_due(view, track, pose):
+        if status != NO_MOTION and self._keyframe_is_due(view, track, pose, frame):
             older = self._return_to_older(view, track, pose, timer)
             if older is not None:
                 track = older
@@ -323,8 +336,10 @@ class VisualOdometry:
         )
         return Pose(held.R_cw, held.t_cw, pose.covariance, pose.used), ROTATION_ONLY
 
-    def _keyframe_is_due(self, view: View, track: Track, pose: Pose) -> bool:
+    def _keyframe_is_due(self, view: View, track: Track, pose: Pose, frame: Frame) -> bool:
         o = self.options
+        if self._awaits_metres and self._leads_to_metres(view, track, pose, frame):
+            return True
         turned_deg = rotation_error_deg(pose.R_cw, track.reference.R_cw)
         if self._matches_run_thin(track) or turned_deg > o.keyframe_turn_deg:
             return True
@@ -339,6 +354,16 @@ class VisualOdometry:
         x0, x1 = track.reference.view.x[track.index0], view.x[track.index1]
         R_10 = pose.R_cw @ track.reference.R_cw.T
         return _usual_parallax_deg(R_10, x0, x1) > o.init_parallax_deg
+
+    def _leads_to_metres(self, view: View, track: Track, pose: Pose, frame: Frame) -> bool:
+        """Whether a keyframe here would tell the first metres, or the next one would."""
+        if self.options.scale.source == "depth":
+            measured = frame.depth is not None
+        else:
+            measured = view.wheels() is not None
+            if measured and track.reference.wheel_position() is None:
+                return True
+        return measured and self._parallax_deg(track, pose) > self.options.init_parallax_deg
 
     def _matches_run_thin(self, track: Track) -> bool:
         share = self.options.keyframe_overlap
@@ -390,40 +415,83 @@ class VisualOdometry:
         self.map.adjust(
             self.options.window, self.options.window_fixed, self.options.window_iterations
         )
-        self._correct_scale(keyframe, reference, frame, about=keyframe.centre)
+        self._ask_scale(keyframe, reference, frame, about=keyframe.centre)
         self._refer_to(keyframe)
         self._anchor = keyframe.R_cw, keyframe.t_cw
         timer.lap("map")
         return keyframe
 
-    def _correct_scale(
+    @property
+    def _awaits_metres(self) -> bool:
+        """Whether the position is held back because nothing has told the scale of the map yet."""
+        awaited = self._initialized and self._scale.awaited
+        return awaited and self._held_s < self.options.scale.wait_s
+
+    def _ask_scale(
         self, keyframe: Keyframe, previous: Keyframe, frame: Frame, about: np.ndarray
     ) -> None:
         """Let the scale source speak; the point `about` stays where it is."""
+        about = self._fixed_point(about)
+        evidence = self._evidence(keyframe, previous, frame.depth)
+        if self.options.scale.source == "odom" and evidence.odom_distance_m is None:
+            self._late.append((keyframe, previous))
+        self._rescale(self._scale.correction(evidence), about)
+
+    def _ask_late_wheels(self) -> None:
+        """Let wheel odometry speak that arrived after its keyframe; the position stays."""
+        if self.options.scale.source != "odom":
+            return
+        self._reference.wheel_position()  # remembered before the wheels forget it
+        for keyframe, previous in tuple(self._late):
+            evidence = self._evidence(keyframe, previous, None)
+            known = evidence.odom_distance_m is not None
+            kept = keyframe in self.map.keyframes and previous in self.map.keyframes
+            if known or not kept:
+                self._late.remove((keyframe, previous))
+            if known and kept:
+                about = self._fixed_point(self._T_wc[:3, 3])
+                self._rescale(self._scale.correction(evidence, again=True), about)
+
+    def _fixed_point(self, here: np.ndarray) -> np.ndarray:
+        """What a correction of the scale leaves in place: the position that was published."""
+        return np.zeros(3) if self._awaits_metres else here
+
+    def _evidence(
+        self, keyframe: Keyframe, previous: Keyframe, depth: np.ndarray | None
+    ) -> ScaleEvidence:
+        """What is known of the scale at a keyframe."""
         seen = np.flatnonzero(keyframe.landmark >= 0)
         points_cam = self.map.points[keyframe.landmark[seen]] @ keyframe.R_cw.T + keyframe.t_cw
         depths_m = None
-        if frame.depth is not None:
-            last = np.array(frame.depth.shape[::-1]) - 1
+        if depth is not None:
+            last = np.array(depth.shape[::-1]) - 1
             pixels = np.round(keyframe.view.features.points[seen]).astype(int)
             column, row = np.clip(pixels, 0, last).T
-            depths_m = frame.depth[row, column]
-        start, end = previous.view.odom_m, keyframe.view.odom_m
+            depths_m = depth[row, column]
+        start, end = previous.wheel_position(), keyframe.wheel_position()
         odom_distance_m = None
         if start is not None and end is not None:
             odom_distance_m = float(np.linalg.norm(end - start))
-        evidence = ScaleEvidence(
+        return ScaleEvidence(
             elapsed_s=(keyframe.view.stamp_ns - previous.view.stamp_ns) * 1e-9,
             motion_cam=keyframe.R_cw @ (keyframe.centre - previous.centre),
             odom_distance_m=odom_distance_m,
             points_cam=points_cam,
             depths_m=depths_m,
         )
-        factor = self._scale.correction(evidence)
-        if factor != 1.0:
-            self.map.rescale(factor, about)
-            self._misplaced = factor * self._misplaced + (1 - factor) * about
-            self._depth = self._depth and factor * self._depth
+
+    def _rescale(self, factor: float, about: np.ndarray) -> None:
+        """Scale the world, the last pose and the anchor about a point that stays."""
+        if factor == 1.0:
+            return
+        self.map.rescale(factor, about)
+        R_anchor, t_anchor = self._anchor
+        centre = about - factor * (R_anchor.T @ t_anchor + about)
+        self._anchor = R_anchor, -R_anchor @ centre
+        self._T_wc = self._T_wc.copy()  # states hold the one before
+        self._T_wc[:3, 3] = about + factor * (self._T_wc[:3, 3] - about)
+        self._misplaced = factor * self._misplaced + (1 - factor) * about
+        self._depth = self._depth and factor * self._depth
 
     def _two_view(self, view: View, track: Track, frame: Frame, timer: Clock) -> OdometryState:
         """A view matched to a keyframe without enough landmarks: rotation, or a new beginning."""
@@ -469,7 +537,7 @@ class VisualOdometry:
             message = "too few points can be triangulated"
         # What was motion may be mistaken for a turn as large as the parallax.
         sigma_rad, sigma_position = np.radians(parallax), self._depth or 1.0
-        centre = self._last.T_wc[:3, 3]
+        centre = self._T_wc[:3, 3]
         pose = self._turned(track, motion.R_10, centre, sigma_rad, sigma_position)
         return self._turn(view, track, pose, status, message, timer)
 
@@ -543,7 +611,7 @@ class VisualOdometry:
         origin = reference if self._initialized else self._look_back(reference, timer)
         keyframe.covariance = self._covariance(reference, pose)
         self._initialized, self._trust = True, 0
-        self._correct_scale(keyframe, reference, frame, about=origin.centre)
+        self._ask_scale(keyframe, reference, frame, about=origin.centre)
         self._refer_to(keyframe)
         self._anchor = keyframe.R_cw, keyframe.t_cw
         self._depth = float(np.median(self._depths(keyframe, keyframe.landmark)))
@@ -612,7 +680,7 @@ class VisualOdometry:
         """Nothing to go by: the pose is held and its uncertainty grows."""
         self._failures += 1
         status = LOST if self._failures > self.options.lost_after else FEW_MATCHES
-        T_wc = np.eye(4) if self._last is None else self._last.T_wc
+        T_wc = self._shown(self._T_wc)
         state = OdometryState(
             stamp_ns,
             status,
@@ -624,13 +692,14 @@ class VisualOdometry:
             relative_stamp_ns=track and track.reference.view.stamp_ns,
             counts=_counts(track, 0),
             ms=timer.ms,
+            scale_sigma=self._scale.sigma,
         )
         self._last = state
         return state
 
     def _drifted(self, stamp_ns: int) -> np.ndarray:
         """World covariance of the held pose after the time without tracking."""
-        good = self._last_good
+        good = self._last_good or self._first
         if good is None:
             return np.zeros((6, 6))
         elapsed_s = (stamp_ns - good.stamp_ns) * 1e-9
@@ -658,12 +727,24 @@ class VisualOdometry:
         T_wc = _T_wc(pose.R_cw, pose.t_cw)
         return reference.covariance + covariance.in_world(pose.covariance, T_wc)
 
+    def _shown(self, T_wc: np.ndarray) -> np.ndarray:
+        """The pose to publish: as long as there are no metres, the position is the origin."""
+        if not self._awaits_metres:
+            return T_wc
+        shown = T_wc.copy()
+        shown[:3, 3] = 0.0
+        return shown
+
     def _published(self, covariance_world: np.ndarray, position: np.ndarray) -> np.ndarray:
-        return (
+        spread = (
             covariance.of_pose(covariance_world, position)
             + covariance.of_scale(position, self._scale.sigma)
             + covariance.of_scale(self._misplaced, 1.0)
+            + covariance.floor()
         )
+        if self._awaits_metres:
+            spread[:3, :3] += UNKNOWN_POSITION_M**2 * np.eye(3)
+        return covariance.positive_definite(spread)
 
     def _state(
         self,
@@ -676,7 +757,15 @@ class VisualOdometry:
         timer: Clock,
         keyframe: bool,
     ) -> OdometryState:
-        T_wc = _T_wc(where.R_cw, where.t_cw)
+        T_wc, good = _T_wc(where.R_cw, where.t_cw), status in TRACKED
+        if self._awaits_metres and status == OK:
+            self._held_s += (view.stamp_ns - self._last.stamp_ns) * 1e-9
+        if self._awaits_metres and good:
+            source = self.options.scale.source
+            status = INITIALIZING
+            message = f"no metres from {source} yet, it needs {NEEDS[source]}; position is held"
+        twist = self._twist(view.stamp_ns, T_wc, status)
+        self._T_wc, T_wc = T_wc, self._shown(T_wc)
         spread = where.covariance
         if isinstance(where, Pose):
             spread = self._covariance(track.reference, where)
@@ -697,27 +786,28 @@ class VisualOdometry:
             message,
             T_wc,
             self._published(spread, T_wc[:3, 3]),
-            self._twist(view.stamp_ns, T_wc, status),
+            twist,
             keyframe,
             track and track.result,
             track and track.reference.view.stamp_ns,
             counts={"features": len(view.x)}
             | _counts(track, 0 if pose is None else pose.used.sum()),
             ms=timer.ms,
+            scale_sigma=self._scale.sigma,
             **extra,
         )
-        self._last = state
-        if state.tracked:
+        self._last, self._first = state, self._first or state
+        if good:
             self._last_good = state
         return state
 
     def _twist(self, stamp_ns: int, T_wc: np.ndarray, status: str) -> np.ndarray:
-        """Velocity in the camera frame from the last two tracked poses."""
+        """Velocity in the camera frame from the last two tracked poses, in the scale of now."""
         last = self._last
         if last is None or not last.tracked or status not in TRACKED:
             return np.zeros(6)
         elapsed_s = (stamp_ns - last.stamp_ns) * 1e-9
-        moved = np.linalg.inv(last.T_wc) @ T_wc
+        moved = np.linalg.inv(self._T_wc) @ T_wc
         angular, _ = cv2.Rodrigues(moved[:3, :3])
         linear = moved[:3, :3].T @ moved[:3, 3]
         return np.concatenate([linear, angular.ravel()]) / elapsed_s

@@ -68,7 +68,10 @@ class CvBridge:
     ) -> np.ndarray:
         """Pixels of a CompressedImage, as stored or converted to the desired encoding."""
         data = np.frombuffer(cmprs_img_msg.data, np.uint8)
-        pixels = cv2.imdecode(data, cv2.IMREAD_UNCHANGED) if data.size else None
+        try:
+            pixels = cv2.imdecode(data, cv2.IMREAD_UNCHANGED) if data.size else None
+        except cv2.error:  # of a header that claims more pixels than OpenCV allows
+            pixels = None
         if pixels is None:
             raise CvBridgeError(
                 f"{data.size} bytes of a compressed image cannot be decoded: they are damaged or "
@@ -139,7 +142,7 @@ def _depth(dtype: np.dtype) -> str:
 def _layout(encoding: str) -> Encoding:
     if encoding in IMAGE_ENCODINGS:
         return IMAGE_ENCODINGS[encoding]
-    generic = re.fullmatch(rf"({'|'.join(_DEPTHS)})(?:C([1-9]\d*))?", encoding)
+    generic = re.fullmatch(rf"({'|'.join(_DEPTHS)})(?:C([1-9]\d{0, 4}))?", encoding)
     if generic is None:
         raise CvBridgeError(
             f"image encoding '{encoding}' is not known: let the camera driver use one of "

@@ -132,6 +132,7 @@ class Monitor:
             "images": self.images.count,
             "camera_infos": self.camera_info.count,
             "pairs": self._pairs,
+            **self._scale_messages(),
             **self._measurements(state),
             **setup,
         }
@@ -159,6 +160,10 @@ class Monitor:
         if notes:
             level = max(level, DiagnosticStatus.WARN)
         return level, "; ".join([_verdict(state), *notes])
+
+    def _scale_messages(self) -> dict[str, int]:
+        watch, source = self.scale_watch, self.scale_input
+        return {} if watch is None else {f"{source.name}_messages": watch.count}
 
     def _measurements(self, state: OdometryState | None) -> dict[str, object]:
         if state is None:

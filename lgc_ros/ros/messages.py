@@ -27,10 +27,13 @@ from transforms3d.quaternions import mat2quat, quat2mat
 
 from lgc_ros.estimation.estimators import PoseEstimate
 from lgc_ros.geometry.epipolar import skew
+from lgc_ros.odometry.covariance import of_scale, positive_definite
 from lgc_ros.odometry.state import OdometryState
 
 # Variance that says "not known" of a velocity: (m/s)² and (rad/s)².
 UNKNOWN_VARIANCE = 1e4
+# Landmarks without which a difference of two poses tells no velocity.
+MIN_LANDMARKS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +62,9 @@ def base_motion(state: OdometryState, T_bc: np.ndarray, twist_cov_cam: np.ndarra
     of_twist = _rigid(R_bc, T_cb[:3, 3])
     return BaseMotion(
         T_ob=T_bc @ state.T_wc @ T_cb,
-        covariance=of_pose @ state.covariance @ of_pose.T,
+        covariance=positive_definite(of_pose @ state.covariance @ of_pose.T),
         twist=of_twist @ state.twist,
-        twist_covariance=of_twist @ twist_cov_cam @ of_twist.T,
+        twist_covariance=positive_definite(of_twist @ twist_cov_cam @ of_twist.T),
     )
 
 
@@ -79,10 +82,13 @@ def twist_covariance(
     """(6, 6) covariance of the velocity in the camera frame.
 
     The velocity is the difference of two poses, each as uncertain as the landmarks in view leave
-    it: those far away or few say little of translation.
+    it: those far away or few say little of translation. An error of the scale is one of the speed.
     """
     unknown = UNKNOWN_VARIANCE * np.eye(6)
-    if last is None or not (last.tracked and state.tracked) or len(state.points_cam) < 6:
+    if last is None or not (last.tracked and state.tracked):
+        return unknown
+    # A position that rested on no landmarks may have been held back while the camera moved.
+    if min(len(last.points_cam), len(state.points_cam)) < MIN_LANDMARKS:
         return unknown
     x, y, z = state.points_cam.T
     zero = np.zeros_like(z)
@@ -96,7 +102,7 @@ def twist_covariance(
     elapsed_s = (state.stamp_ns - last.stamp_ns) * 1e-9
     # The term added bounds what the landmarks do not determine.
     information = information * elapsed_s**2 / 2 + np.eye(6) / UNKNOWN_VARIANCE
-    return np.linalg.inv(information)
+    return np.linalg.inv(information) + of_scale(state.twist[:3], state.scale_sigma)
 
 
 def stamp_ns(time: Time) -> int:

@@ -22,7 +22,6 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.node import Node
 from rclpy.parameter import Parameter
-from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_srvs.srv import Empty
 
@@ -33,7 +32,7 @@ from lgc_ros.ros.mounting import Mounting
 from lgc_ros.ros.outputs import Outputs
 from lgc_ros.ros.parameters import declare_parameters, read_parameters
 from lgc_ros.ros.qos import output_qos
-from lgc_ros.ros.session import leave
+from lgc_ros.ros.session import init_ros, leave
 from lgc_ros.ros.tracker import PendingImage, Tracker
 from lgc_ros.ros.worker import LatestItemWorker, SerialThread
 from lgc_ros.runtime.allocator import retain_freed_memory
@@ -85,12 +84,16 @@ class OdometryNode(LifecycleNode):
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", output_qos())
         # Steady: the reason for silence is told even when a simulated clock stands still.
         self.create_timer(1.0, self._on_tick, clock=Clock(clock_type=ClockType.STEADY_TIME))
-        if self._settings.autostart:
-            self._start()
 
-    def _start(self) -> None:
-        if self.trigger_configure() == TransitionCallbackReturn.SUCCESS:
-            self.trigger_activate()
+    def start(self) -> bool:
+        """Configure and activate, if the node is to do that itself; False if it failed.
+
+        The reason is in the log then.
+        """
+        return not self._settings.autostart or all(
+            trigger() == TransitionCallbackReturn.SUCCESS
+            for trigger in (self.trigger_configure, self.trigger_activate)
+        )
 
     @told
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -262,7 +265,7 @@ def spin(node: Node, stopping: threading.Event) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the node until a signal ends it.
+    """Run the node until a signal ends it; settings that cannot be used end it at once.
 
     Signals only set a flag: `ros2 launch` sends a second one, which must not disturb the end.
     """
@@ -270,19 +273,22 @@ def main(args: Sequence[str] | None = None) -> int:
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     try:
+        dds = init_ros(args)
         node = OdometryNode()
     except (ConfigError, InvalidParameterTypeException, InvalidParameterValueException) as error:
         rclpy.logging.get_logger(NAME).fatal(str(error))
         rclpy.try_shutdown()
         return 1
-    spin(node, stopping)
+    dds.say(node.get_logger())
+    started = node.start()
+    if started:
+        spin(node, stopping)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     node.stop()
     leave(node)
-    return 0
+    return 0 if started else 1
 
 
 if __name__ == "__main__":

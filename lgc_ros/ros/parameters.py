@@ -120,12 +120,18 @@ _ODOMETRY: dict[str, Setting] = {
     "scale.source": Setting(
         "where metres come from: none, constant_speed, camera_height, odom (topic odom: the wheel "
         "odometry of base_frame) or depth (topic depth: images aligned with the images). While "
-        "the topic is silent, the last scale holds; before there is one, the unit is the first "
-        "baseline, and the covariance says that positions may be wrong by their own size"
+        "the topic is silent, the last scale holds; before there is one, the position is held "
+        "for scale.wait_s, then the unit is the first baseline, and the covariance says that "
+        "positions may be wrong by their own size"
     ),
     "scale.speed_mps": Setting("speed of the robot for constant_speed, m/s", 0.0, 1000.0),
     "scale.camera_height_m": Setting("height over ground for camera_height, m", 0.0, 1000.0),
     "scale.camera_pitch_deg": Setting("how far the camera looks down, degrees", -90.0, 90.0),
+    "scale.wait_s": Setting(
+        "how long, in seconds of motion, the position is held until odom or depth tells metres",
+        0.0,
+        1e6,
+    ),
 }
 
 

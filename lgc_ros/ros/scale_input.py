@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,8 +56,8 @@ class _Latest:
             self._samples.append((now_ns, message))
             self._changed.notify()
 
-    def _around(self, now_ns: int, slop_ns: int = 0) -> list[tuple[int, Any]]:
-        """All that is remembered, once it reaches up to the stamp or waiting has no use."""
+    def _wait_for(self, now_ns: int, slop_ns: int = 0) -> None:
+        """Return once what is remembered reaches up to the stamp, or waiting has no use."""
 
         def has_no_use() -> bool:
             behind_ns = now_ns - self._samples[-1][0] if self._samples else FAR_BEHIND_NS
@@ -62,16 +65,24 @@ class _Latest:
 
         with self._changed:
             self._changed.wait_for(has_no_use, WAIT_S)
+
+    def _remembered(self) -> list[tuple[int, Any]]:
+        with self._changed:
             return list(self._samples)
 
 
 class WheelOdometry(_Latest):
-    """Poses of the robot, between which those at the time of an image lie."""
+    """Poses of the robot, between which those at the time of an image lie.
+
+    A message that comes too late for its image may still be in time for a keyframe, so what is
+    known of an image is asked for when it is needed.
+    """
 
     name, kind = "odom", Odometry
 
     def __init__(self) -> None:
         super().__init__(POSES)
+        self._missed_ns: int | None = None  # oldest image that waits for its counterpart
 
     def add(self, message: Odometry) -> None:
         position, quaternion = _pose(message)
@@ -85,21 +96,38 @@ class WheelOdometry(_Latest):
         self.fault = ""
         super().add(message)
 
-    def measure(self, frame: Frame, T_bc: np.ndarray) -> tuple[Frame, np.ndarray | None]:
-        """The frame, and where the wheels say that the camera, which sits at T_bc, was then."""
-        samples = self._around(frame.stamp_ns)
-        if not samples:
-            return frame, None
-        positions, quaternions = zip(*(_pose(message) for _, message in samples), strict=True)
-        way = Trajectory.from_samples(
-            [now_ns for now_ns, _ in samples], positions, quaternions, self.name
-        )
-        T_ob = way.pose_at(frame.stamp_ns, MAX_GAP_NS)
-        if T_ob is None:
-            return frame, None
-        self.met_s = time.monotonic()
+    def measure(
+        self, frame: Frame, T_bc: np.ndarray
+    ) -> tuple[Frame, Callable[[], np.ndarray | None]]:
+        """The frame, and what tells the pose of the camera, which sits at T_bc, by the wheels.
+
+        That gives None until messages from before and after the image have arrived.
+        """
+        self._wait_for(frame.stamp_ns)
+        missed_ns = self._missed_ns
+        if missed_ns is None or not 0 < frame.stamp_ns - missed_ns < FAR_BEHIND_NS:
+            missed_ns = frame.stamp_ns
+        self._missed_ns = missed_ns
+        if any(self._T_ob(asked_ns) is not None for asked_ns in (frame.stamp_ns, missed_ns)):
+            self.met_s, self._missed_ns = time.monotonic(), None
+        return frame, partial(self._T_oc, frame.stamp_ns, T_bc)
+
+    def _T_oc(self, stamp_ns: int, T_bc: np.ndarray) -> np.ndarray | None:
         # The camera moves more than the base, or less, where the robot turns.
-        return frame, T_ob @ T_bc
+        T_ob = self._T_ob(stamp_ns)
+        return None if T_ob is None else T_ob @ T_bc
+
+    def _T_ob(self, stamp_ns: int) -> np.ndarray | None:
+        """The pose between the messages before and after a stamp."""
+        samples = self._remembered()
+        after = bisect_left(samples, stamp_ns, key=lambda sample: sample[0])
+        nearest = samples[max(after - 1, 0) : after + 1]
+        if not nearest:
+            return None
+        positions, quaternions = zip(*(_pose(message) for _, message in nearest), strict=True)
+        stamps_ns = [now_ns for now_ns, _ in nearest]
+        way = Trajectory.from_samples(stamps_ns, positions, quaternions, self.name)
+        return way.pose_at(stamp_ns, MAX_GAP_NS)
 
 
 class DepthImages(_Latest):
@@ -113,7 +141,8 @@ class DepthImages(_Latest):
 
     def measure(self, frame: Frame, T_bc: np.ndarray) -> tuple[Frame, None]:
         """The frame with its depth, if there is one."""
-        samples = self._around(frame.stamp_ns, self._slop_ns)
+        self._wait_for(frame.stamp_ns, self._slop_ns)
+        samples = self._remembered()
         apart_ns = {abs(frame.stamp_ns - now_ns): message for now_ns, message in samples}
         nearest_ns = min(apart_ns, default=None)
         if nearest_ns is None or nearest_ns > self._slop_ns:

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import faulthandler
 import logging
+import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import rclpy
 from rclpy.context import Context
+from rclpy.exceptions import NameValidationException
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
+from lgc_ros.errors import ConfigError
+from lgc_ros.odometry.profiles import config_folder
+from lgc_ros.ros.dds_profile import DdsChoice, apply_dds_profile
+
 log = logging.getLogger(__name__)
+# Which DDS settings are used is worth a line at any verbosity.
+_dds_log = logging.getLogger(f"{__name__}.dds")
+_dds_log.setLevel(logging.INFO)
+
+NAMES = (
+    "names consist of letters, digits and _ in parts separated by single /, and no part begins "
+    "with a digit"
+)
 
 # A signal is noticed after this long at the latest.
 PATIENCE_S = 0.1
@@ -32,12 +46,30 @@ class Session:
     Attributes:
         stopping: set by a signal, or by whoever wants the command to end.
         check: called while waiting, to raise an error when waiting has become futile.
+        dds: the DDS settings, which processes started from here inherit.
     """
 
-    def __init__(self, node: Node, executor: SingleThreadedExecutor, stopping: threading.Event):
-        self.node, self.stopping = node, stopping
+    def __init__(
+        self,
+        node: Node,
+        executor: SingleThreadedExecutor,
+        stopping: threading.Event,
+        dds: DdsChoice,
+    ):
+        self.node, self.stopping, self.dds = node, stopping, dds
         self.check: Callable[[], None] = lambda: None
         self._executor = executor
+
+    def topic_name(self, topic: str) -> str:
+        """The full name of a topic.
+
+        Raises:
+            ConfigError: it cannot be a name.
+        """
+        try:
+            return self.node.resolve_topic_name(topic)
+        except NameValidationException as error:
+            raise ConfigError(f"'{topic}' cannot be the name of a topic: {NAMES}") from error
 
     def spin_for(self, seconds: float) -> None:
         """Answer callbacks for this long, or until the session is to stop."""
@@ -78,19 +110,49 @@ def session(name: str, domain: int | None = None) -> Iterator[Session]:
     signals = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: stopping.set()) for number in signals]
     context = Context()
-    rclpy.init(
-        args=[], context=context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO
-    )
+    dds = init_ros([], context, domain)
+    dds.say(_dds_log)
     node = rclpy.create_node(name, context=context)
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(node)
     try:
-        yield Session(node, executor, stopping)
+        yield Session(node, executor, stopping, dds)
     finally:
         executor.shutdown()
         leave(node)
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
+
+
+def init_ros(
+    args: Sequence[str] | None, context: Context | None = None, domain: int | None = None
+) -> DdsChoice:
+    """Initialize ROS with signals left to the caller, and with room for large images.
+
+    Args:
+        args: with `--ros-args`; None: those of the process.
+
+    Returns:
+        The DDS settings, not logged yet: only now is the log as the arguments want it.
+
+    Raises:
+        ConfigError: the arguments cannot be used.
+    """
+    choice = apply_dds_profile(config_folder())
+    try:
+        rclpy.init(
+            args=args,
+            context=context,
+            domain_id=domain,
+            signal_handler_options=SignalHandlerOptions.NO,
+        )
+    except RuntimeError as error:  # rclpy has no public class for errors of rcl
+        why = re.search(r"(Couldn't parse [^:]*): '(.*?)'\. Error: (.*?)(, at /|$)", str(error))
+        if why is None:
+            raise
+        what = f"give NAME:=NAME; {NAMES}" if "remap" in why[1] else why[3]
+        raise ConfigError(f"the argument {why[2]} cannot be used: {what}") from error
+    return choice
 
 
 def leave(node: Node) -> None:

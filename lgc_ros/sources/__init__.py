@@ -23,6 +23,7 @@ from lgc_ros.sources.euroc import is_euroc, open_euroc
 from lgc_ros.sources.files import IMAGE_SUFFIXES
 from lgc_ros.sources.folder import is_folder, open_folder
 from lgc_ros.sources.kitti import is_kitti, open_kitti
+from lgc_ros.sources.mcap_salvage import check_exists
 from lgc_ros.sources.rosbag import is_rosbag, open_rosbag
 from lgc_ros.sources.synthetic import SyntheticSource
 from lgc_ros.sources.tum import is_tum, open_tum
@@ -74,8 +75,7 @@ def open_source(
         _check_options("synthetic", SyntheticSource, options)
         source = open_synthetic(trajectory or "walk", camera, **options)
     else:
-        if not Path(path).exists():
-            raise SourceError(f"there is no {path}; check the path")
+        check_exists(Path(path))
         kind = kind or recognize(Path(path))
         if kind not in KINDS:
             raise ConfigError(f"unknown kind of source '{kind}'; known are {', '.join(KINDS)}")

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from lgc_ros.errors import CameraError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.frame import Frame, read_image
+from lgc_ros.runtime.safe_yaml import YamlError, read_yaml
 from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.files import read_lines
 
@@ -98,12 +98,12 @@ def _read_index(path: Path) -> list[tuple[int, str]]:
 
 def _read_sensor(path: Path) -> Mapping[str, Any]:
     try:
-        sensor = yaml.safe_load(path.read_text())
+        sensor = read_yaml(path)
     except FileNotFoundError as error:
         raise CameraError(
             f"{path} is missing: restore it, or give the camera with --camera CAM.yaml"
         ) from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, YamlError) as error:
         raise CameraError(f"{path} cannot be read as YAML ({error}): restore it") from error
     if not isinstance(sensor, Mapping):
         raise CameraError(f"{path} holds no 'key: value' lines: restore it")
@@ -117,7 +117,7 @@ def _camera(sensor: Mapping[str, Any], path: Path) -> Camera:
         model = MODELS[sensor["distortion_model"]]
         K = [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]
         return Camera.from_K(K, width, height, sensor["distortion_coefficients"], model)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CameraError(
             f"{path}: intrinsics, resolution, distortion_model ({', '.join(MODELS)}) or "
             f"distortion_coefficients is missing or wrong ({error!r}); restore it, or give the "
@@ -127,6 +127,9 @@ def _camera(sensor: Mapping[str, Any], path: Path) -> Camera:
 
 def _T_body_camera(sensor: Mapping[str, Any], path: Path) -> np.ndarray:
     try:
-        return np.array(sensor["T_BS"]["data"], np.float64).reshape(4, 4)
-    except (KeyError, TypeError, ValueError) as error:
+        T_bc = np.array(sensor["T_BS"]["data"], np.float64).reshape(4, 4)
+        if not np.isfinite(T_bc).all():
+            raise ValueError("not finite")
+        return T_bc
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise SourceError(f"{path}: T_BS is missing or not 4x4 numbers; restore it") from error

@@ -13,11 +13,34 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
+from lgc_ros.errors import SourceError
+
 MAGIC = b"\x89MCAP0\r\n"
 HEADER = struct.Struct("<BQ")
 DATA_END, FOOTER = 0x0F, 0x02
 # Sizes and offsets of 0 stand for "no checksum" and "no index".
 END = HEADER.pack(DATA_END, 4) + bytes(4) + HEADER.pack(FOOTER, 20) + bytes(20) + MAGIC
+
+
+def unfinished(out: Path) -> Path:
+    """The folder that holds a recording until it is complete and gets the name `out`."""
+    return out.with_name(f"{out.name}.part")
+
+
+def check_exists(path: Path) -> None:
+    """Raises SourceError if there is nothing at this path; names what a crash left of it."""
+    if path.exists():
+        return
+    part = unfinished(path)
+    remedy = leftover(part) if part.exists() else "check the path"
+    raise SourceError(f"there is no {path}; {remedy}")
+
+
+def leftover(part: Path) -> str:
+    """How to use what an interrupted recording left, for messages to users."""
+    return (
+        f"an interrupted recording left {part}: it reads like any other bag, e.g. `lgc run {part}`"
+    )
 
 
 class SalvagedMcap:

@@ -6,7 +6,7 @@ import logging
 import re
 import struct
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,9 @@ from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.encoding import DEPTH_ENCODINGS, depth_from_message, image_from_message
 from lgc_ros.images.frame import Frame
+from lgc_ros.runtime.safe_yaml import YamlError, read_yaml
 from lgc_ros.sources.base import GroundTruth, Loader, Source
-from lgc_ros.sources.mcap_salvage import SalvagedMcap, is_cut_off
+from lgc_ros.sources.mcap_salvage import SalvagedMcap, check_exists, is_cut_off
 from lgc_ros.sources.trajectory import read_trajectory
 
 if TYPE_CHECKING:
@@ -44,12 +45,35 @@ POSE_TYPES = (
     "nav_msgs/msg/Odometry",
 )
 ODOM_TYPES = ("nav_msgs/msg/Odometry",)
+TF_TYPES = ("tf2_msgs/msg/TFMessage",)
+READ_TYPES = {*IMAGE_TYPES, *INFO_TYPES, *POSE_TYPES, *TF_TYPES}
 GROUND_TRUTH_TOPIC = "/ground_truth"
 # In place of a topic's name: the only one there is of its type.
 FIND = "auto"
 # A depth image this far from an image still belongs to it; so many images may wait for theirs.
 DEPTH_WINDOW_NS = 20_000_000
 DEPTHS = 10
+# Split recordings list thousands of files.
+METADATA_BYTES = 8 << 20
+# No recording is longer; damaged counts and stamps are.
+MAX_MESSAGES = 2**48
+MAX_STAMP_NS = 2**63 - 1
+# Values of metadata.yaml without which rosbags does not work, and their types.
+METADATA_TYPES = {
+    ("version",): int,
+    ("storage_identifier",): str,
+    ("relative_file_paths",): list,
+    ("message_count",): int,
+    ("duration", "nanoseconds"): int,
+    ("starting_time", "nanoseconds_since_epoch"): int,
+    ("topics_with_message_count",): list,
+}
+TOPIC_TYPES = {
+    ("topic_metadata", "name"): str,
+    ("topic_metadata", "type"): str,
+    ("topic_metadata", "serialization_format"): str,
+    ("message_count",): int,
+}
 
 Message = tuple["Connection", int, bytes]
 """A recorded message: where from, when recorded (ns), what."""
@@ -131,9 +155,9 @@ def open_rosbag(
         connection, recorded_ns, data = image
         try:
             message = reader.deserialize(data, connection.msgtype)
+            stamp_ns = _stamp_ns(message, recorded_ns)
         except Exception as error:  # whatever damaged bytes lead to
             raise ImageError(f"message {index} of {image_topic} is damaged ({error!r})") from error
-        stamp_ns = _stamp_ns(message) or recorded_ns
         name = f"{image_topic} {stamp_ns}"
         try:
             pixels = image_from_message(message)
@@ -183,8 +207,7 @@ def open_bag(path: str | Path, quiet: bool = False) -> Iterator[AnyReader]:
     except ImportError as error:
         raise ConfigError("bags need the package rosbags: pip install 'lgc_ros[bags]'") from error
     path = Path(path)
-    if not path.exists():
-        raise SourceError(f"there is no {path}; check the path")
+    check_exists(path)
     if path.suffix == ".bag":
         raise SourceError(
             f"{path} is a ROS 1 bag: convert it with "
@@ -194,6 +217,7 @@ def open_bag(path: str | Path, quiet: bool = False) -> Iterator[AnyReader]:
     if not files:
         raise SourceError(f"{path} is not a bag: give a rosbag2 folder, an .mcap or a .db3 file")
     if (path / "metadata.yaml").exists():
+        _check_metadata(path / "metadata.yaml")
         paths = [path]
     elif len({re.sub(r"_\d+$", "", file.stem) for file in files}) == 1:
         paths = files
@@ -206,8 +230,9 @@ def open_bag(path: str | Path, quiet: bool = False) -> Iterator[AnyReader]:
             names = ", ".join(map(str, broken))
             log.warning("%s: the recording was cut off; reading what is complete", names)
         paths = [SalvagedMcap(file) if file in broken else file for file in files]
+    store = get_typestore(Stores.ROS2_JAZZY)
     try:
-        reader = AnyReader(paths, default_typestore=get_typestore(Stores.ROS2_JAZZY))
+        reader = AnyReader(paths, default_typestore=store)
         reader.open()
     except Exception as error:  # each storage has errors of its own
         repair = REPAIR.get(files[0].suffix, "")
@@ -216,9 +241,84 @@ def open_bag(path: str | Path, quiet: bool = False) -> Iterator[AnyReader]:
             f"{repair}`ros2 bag reindex FOLDER`"
         ) from error
     try:
+        if broken and not reader.message_count:
+            raise SourceError(f"{path}: no message was recorded before the file was cut off")
+        _check_connections(reader, path, store.fielddefs)
         yield reader
     finally:
         reader.close()
+
+
+def _check_metadata(path: Path) -> None:
+    """Raises SourceError for a metadata.yaml with values that rosbags would trip over later."""
+    try:
+        content = read_yaml(path, METADATA_BYTES)
+        information = _entry(content, ("rosbag2_bagfile_information",), dict)
+        for keys, kind in METADATA_TYPES.items():
+            _entry(information, keys, kind)
+        if "files" in information:
+            _entry(information, ("files",), list)
+        for topic in information["topics_with_message_count"]:
+            for keys, kind in TOPIC_TYPES.items():
+                _entry(topic, keys, kind)
+    except (OSError, YamlError, TypeError) as error:
+        raise SourceError(
+            f"{path} cannot be used ({error}): restore it with `ros2 bag reindex {path.parent}`, "
+            "or remove it to read the recording without it"
+        ) from error
+
+
+def _entry(content: Any, keys: tuple[str, ...], kind: type) -> Any:
+    """The value under these keys; TypeError if there is none of this kind."""
+    for key in keys:
+        content = content.get(key) if isinstance(content, dict) else None
+    if type(content) is not kind:
+        raise TypeError(f"{'.'.join(keys)} is {content!r:.80}, not of type {kind.__name__}")
+    return content
+
+
+def _check_connections(reader: AnyReader, path: Path, ros: Mapping[str, Any]) -> None:
+    """Raises SourceError for impossible counts of messages, and types unlike those of `ros`."""
+    for connection in reader.connections:
+        kind = connection.msgtype
+        if not 0 <= connection.msgcount <= MAX_MESSAGES:
+            raise SourceError(
+                f"{path} is damaged: it claims {connection.msgcount} messages on "
+                f"{connection.topic}; copy it again"
+            )
+        if kind in READ_TYPES and not _same_fields(kind, reader.typestore.fielddefs, ros):
+            raise SourceError(
+                f"{path} is damaged: it defines {kind} ({connection.topic}) with other fields "
+                "than ROS does; copy it again"
+            )
+
+
+def _same_fields(kind: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    """Whether a message type and those within it have the same names and types of fields."""
+    if kind not in found or found[kind][1] != expected[kind][1]:
+        return False
+    inner = re.findall(r"'(\w+/msg/\w+)'", repr(expected[kind][1]))
+    return all(_same_fields(name, found, expected) for name in inner)
+
+
+def decoded(
+    reader: AnyReader, connections: list[Connection]
+) -> Iterator[tuple[Connection, int, Any]]:
+    """Messages with their connection and time of recording; SourceError where damaged."""
+    messages = reader.messages(connections)
+    while True:
+        try:
+            connection, recorded_ns, data = next(messages)
+            message = reader.deserialize(data, connection.msgtype)
+            if recorded_ns > MAX_STAMP_NS:
+                raise ValueError(f"recorded at {recorded_ns} ns")
+        except StopIteration:
+            return
+        except Exception as error:  # each storage has errors of its own
+            raise SourceError(
+                f"the bag is damaged on {connections[0].topic} ({error!r:.200}): copy it again"
+            ) from error
+        yield connection, recorded_ns, message
 
 
 def storage_files(path: Path) -> list[Path]:
@@ -380,8 +480,8 @@ def _is_depth(reader: AnyReader, topic: str) -> bool:
 
 def first_message(reader: AnyReader, connections: list[Connection]) -> Any:
     """The first message of a topic, or None if it is empty."""
-    for connection, _, data in reader.messages(connections):
-        return reader.deserialize(data, connection.msgtype)
+    for _, _, message in decoded(reader, connections):
+        return message
     return None
 
 
@@ -430,9 +530,8 @@ def _topic_poses(reader: AnyReader, path: Path, topic: str) -> tuple[Trajectory,
         )
     stamps_ns, positions, quaternions, body = [], [], [], ""
     connections = topic_connections(reader, path, topic, POSE_TYPES)
-    for connection, recorded_ns, data in reader.messages(connections):
-        message = reader.deserialize(data, connection.msgtype)
-        stamps_ns.append(_stamp_ns(message) or recorded_ns)
+    for _, recorded_ns, message in decoded(reader, connections):
+        stamps_ns.append(_stamp_ns(message, recorded_ns))
         position, rotation = _pose(message)
         positions.append([position.x, position.y, position.z])
         quaternions.append([rotation.w, rotation.x, rotation.y, rotation.z])
@@ -469,13 +568,22 @@ def _T_body_camera(reader: AnyReader, body: str, image: Any, what: str) -> np.nd
 def _static_transform(reader: AnyReader, target: str, source: str) -> np.ndarray | None:
     """T_target_source from /tf_static, or None if it does not connect the two frames."""
     parents: dict[str, tuple[str, np.ndarray]] = {}
-    static = [connection for connection in reader.connections if connection.topic == "/tf_static"]
-    for connection, _, data in reader.messages(static) if static else ():
-        for transform in reader.deserialize(data, connection.msgtype).transforms:
+    static = [
+        connection
+        for connection in reader.connections
+        if connection.topic == "/tf_static" and connection.msgtype in TF_TYPES
+    ]
+    for _, _, message in decoded(reader, static) if static else ():
+        for transform in message.transforms:
             position, q = _pose(transform)
             T = np.eye(4)
             T[:3, :3] = quat2mat([q.w, q.x, q.y, q.z])
             T[:3, 3] = position.x, position.y, position.z
+            if not np.isfinite(T).all():
+                raise SourceError(
+                    f"/tf_static places '{transform.child_frame_id}' at NaN or infinity: correct "
+                    "the publisher of this transform"
+                )
             parents[transform.child_frame_id] = (transform.header.frame_id, T)
 
     def to_root(frame: str) -> tuple[str, np.ndarray]:
@@ -491,5 +599,10 @@ def _static_transform(reader: AnyReader, target: str, source: str) -> np.ndarray
     return np.linalg.inv(T_rt) @ T_rs if root_target == root_source else None
 
 
-def _stamp_ns(message: Any) -> int:
-    return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
+def _stamp_ns(message: Any, recorded_ns: int) -> int:
+    """The stamp of a message; where it has none, the time of recording."""
+    stamp = message.header.stamp
+    stamp_ns = stamp.sec * 10**9 + stamp.nanosec or recorded_ns
+    if stamp_ns > MAX_STAMP_NS:
+        raise ValueError(f"{stamp_ns} ns is no time")
+    return stamp_ns

@@ -70,7 +70,10 @@ def write_kitti(path: Path, trajectory: Trajectory) -> None:
 def parse_stamp(text: str) -> int:
     """Decimal seconds as nanoseconds, without float rounding; ValueError if malformed."""
     try:
-        return int(Decimal(text).scaleb(9).to_integral_value())
+        stamp_ns = Decimal(text).scaleb(9)
+        if not abs(stamp_ns) < 2**63:
+            raise ValueError
+        return int(stamp_ns.to_integral_value())
     except (InvalidOperation, OverflowError, ValueError) as error:
         raise ValueError(f"'{text}' is not a stamp in seconds") from error
 

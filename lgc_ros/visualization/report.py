@@ -107,6 +107,7 @@ def write_report(out: Path, report: Report) -> None:
         date=datetime.now().strftime("%Y-%m-%d %H:%M"),
         machine=html.escape(f"{os.cpu_count()} CPU cores, filter on {_device(live)}"),
         domain=live.domain,
+        dds=html.escape(live.dds),
         frames=report.frames,
         rate=f"{m['fps']:.1f}",
         answered=m["answered"],

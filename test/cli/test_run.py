@@ -143,8 +143,11 @@ def test_ground_truth_with_another_clock_is_reported(invoke, tum_folder, tmp_pat
     assert "same clock" in result.output
 
 
-def odometry_and_depth(frames, path):
-    """The frames as a bag with wheel odometry and depth, as a robot records them."""
+def odometry_and_depth(frames, path, missing=0):
+    """The frames as a bag with wheel odometry and depth, as a robot records them.
+
+    The first `missing` frames have neither, as if wheels and depth camera had started later.
+    """
     rosbag2 = pytest.importorskip("rosbags.rosbag2")
     from rosbags.typesys import Stores, get_typestore
 
@@ -160,6 +163,8 @@ def odometry_and_depth(frames, path):
 
     def messages(frame):
         yield from bag_writer._messages(frame, types, None)
+        if frame.index < missing:
+            return
         stamp = types["builtin_interfaces/msg/Time"](*divmod(frame.stamp_ns, 10**9))
         header = types["std_msgs/msg/Header"](stamp, bag_writer.CAMERA_FRAME)
         depth = types["sensor_msgs/msg/Image"](
@@ -196,9 +201,10 @@ def _bytes(array):
     return np.ascontiguousarray(array).view(np.uint8).ravel()
 
 
+@pytest.mark.parametrize("missing", [0, 4])
 @pytest.mark.parametrize("scale", ["odom", "depth"])
-def test_run_takes_metric_scale_from_topics_of_a_bag(invoke, short_walk, tmp_path, scale):
-    odometry_and_depth(short_walk, tmp_path / "bag")
+def test_run_takes_metric_scale_from_topics_of_a_bag(invoke, short_walk, tmp_path, scale, missing):
+    odometry_and_depth(short_walk, tmp_path / "bag", missing)
     arguments = ("--method", "poselib+ratio", "--scale", scale, "--align", "se3", *SETTINGS)
     result = invoke("run", tmp_path / "bag", "--out", tmp_path / "out", *arguments)
     assert result.exit_code == 0, result.output

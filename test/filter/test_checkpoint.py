@@ -1,15 +1,20 @@
 """Model files are read safely; one that does not fit is refused with the reason."""
 
 import json
+import resource
+import time
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from lgc_ros.errors import CheckpointError
 from lgc_ros.filter.checkpoint import (
+    CHECKSUM,
     MODELS_DIR,
     ModelInfo,
+    checksum,
     find_model,
     load_checkpoint,
     save_checkpoint,
@@ -30,12 +35,12 @@ def saved(tmp_path):
 
 
 def rewrite(path, *, metadata=None, weights=None):
-    """The same file with some metadata or weights replaced."""
-    from safetensors import safe_open
-
+    """The same file with some metadata or weights replaced, signed again: made with intent."""
     with safe_open(path, "pt") as file:
-        old = file.metadata()
-    save_file({**load_file(path), **(weights or {})}, path, {**old, **(metadata or {})})
+        metadata = {**file.metadata(), **(metadata or {})}
+    del metadata[CHECKSUM]
+    weights = {**load_file(path), **(weights or {})}
+    save_file(weights, path, {**metadata, CHECKSUM: checksum(metadata, weights)})
 
 
 def test_what_is_saved_is_loaded(saved):
@@ -95,6 +100,18 @@ def test_safetensors_of_another_program_are_refused(tmp_path):
         ({"side": json.dumps([])}, "0 kinds of side information named"),
         ({"network": json.dumps({**SMALL.as_dict(), "width": 16})}, "wrong shape"),
         ({"network": json.dumps({**SMALL.as_dict(), "blocks": 2})}, "missing"),
+        ({"network": json.dumps({**SMALL.as_dict(), "blocks": 1.5})}, "whole numbers"),
+        ({"network": json.dumps({**SMALL.as_dict(), "width": "8"})}, "whole numbers"),
+        ({"network": json.dumps({**SMALL.as_dict(), "side": True})}, "whole numbers"),
+        ({"network": json.dumps({**SMALL.as_dict(), "context": ["cn"]})}, "context must be one"),
+        ({"network": "[" * 100_000}, "broken metadata"),
+        ({"network": "7"}, "broken metadata"),
+        ({"side": "7"}, "broken metadata"),
+        ({"side": json.dumps([["ratio"]])}, "broken metadata"),
+        ({"keep_above": "nan"}, "keep_above"),
+        ({"trust_above": "inf"}, "trust_above"),
+        ({"keep_above": "much"}, "broken metadata"),
+        ({"training": "[]"}, "training"),
     ],
 )
 def test_metadata_that_does_not_fit_is_refused(saved, metadata, reason):
@@ -108,4 +125,48 @@ def test_weights_that_are_not_finite_are_refused(saved):
     path, _ = saved
     rewrite(path, weights={"output.bias": torch.tensor([torch.nan])})
     with pytest.raises(CheckpointError, match=r"not finite: output\.bias"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize("claim", [{"width": 30_000}, {"blocks": 100_000}, {"width": 10**30}])
+def test_an_architecture_that_the_weights_are_too_few_for_costs_nothing(saved, claim):
+    path, _ = saved
+    rewrite(path, metadata={"network": json.dumps({**SMALL.as_dict(), **claim})})
+    peak_kb, start_s = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    with pytest.raises(CheckpointError, match="do not fit the architecture"):
+        load_checkpoint(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kb < 100_000
+    assert time.process_time() - start_s < 5
+
+
+def test_weights_of_another_type_are_refused(saved):
+    path, _ = saved
+    rewrite(path, weights={"output.bias": torch.zeros(1, dtype=torch.float64)})
+    with pytest.raises(CheckpointError, match=r"wrong type: output\.bias is F64, not F32"):
+        load_checkpoint(path)
+
+
+def test_a_single_flipped_bit_of_the_weights_is_noticed(saved):
+    path, _ = saved
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1  # the last digits of a weight
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError, match="damaged: its checksum"):
+        load_checkpoint(path)
+
+
+def test_changed_metadata_are_noticed(saved):
+    path, _ = saved
+    path.write_bytes(path.read_bytes().replace(b'"keep_above":"0.25"', b'"keep_above":"9.25"'))
+    with pytest.raises(CheckpointError, match="damaged: its checksum"):
+        load_checkpoint(path)
+
+
+def test_a_file_without_a_checksum_is_refused(saved):
+    path, _ = saved
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+    del metadata[CHECKSUM]
+    save_file(load_file(path), path, metadata)
+    with pytest.raises(CheckpointError, match="has no checksum"):
         load_checkpoint(path)

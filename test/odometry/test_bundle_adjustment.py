@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import least_squares
+from scipy.spatial.transform import Rotation
 
 from lgc_ros.odometry.bundle_adjustment import (
     Bundle,
@@ -90,6 +92,52 @@ def test_every_step_away_from_an_adjusted_bundle_costs_more(whitening, repeats):
             moved = points.copy()
             moved[p] += step
             assert cost_of(replace(bundle, points=moved)) > least
+
+
+def adjusted_by_scipy(bundle):
+    """The same problem, stated independently: rotation vectors, SciPy's Cauchy loss."""
+    free = np.flatnonzero(~bundle.fixed)
+    size = 6 * len(free)
+
+    def unpacked(x):
+        poses = x[:size].reshape(-1, 6)
+        R_cw, t_cw = bundle.R_cw.copy(), bundle.t_cw.copy()
+        R_cw[free] = Rotation.from_rotvec(poses[:, :3]).as_matrix()
+        t_cw[free] = poses[:, 3:]
+        return R_cw, t_cw, x[size:].reshape(-1, 3)
+
+    def offsets(x):
+        R_cw, t_cw, points = unpacked(x)
+        points_cam = Rotation.from_matrix(R_cw[bundle.view]).apply(points[bundle.point])
+        points_cam += t_cw[bundle.view]
+        offset = points_cam[:, :2] / points_cam[:, 2:] - bundle.observed
+        return np.einsum("oij,oj->oi", bundle.whitening[bundle.view], offset)
+
+    def robust(x):
+        """Residuals whose squares add up to the Cauchy loss of both coordinates together."""
+        offset = offsets(x)
+        squared = np.maximum((offset**2).sum(axis=1, keepdims=True) / CAUCHY_SIGMAS**2, 1e-12)
+        return (offset * np.sqrt(np.log1p(squared) / squared)).ravel()
+
+    rotations = Rotation.from_matrix(bundle.R_cw[free]).as_rotvec()
+    start = np.concatenate(
+        [np.hstack([rotations, bundle.t_cw[free]]).ravel(), bundle.points.ravel()]
+    )
+    return unpacked(least_squares(robust, start, x_scale="jac", max_nfev=60).x)
+
+
+@pytest.mark.parametrize("outliers", [0, 6])
+def test_bundle_adjustment_agrees_with_scipy_least_squares(outliers):
+    rng = np.random.default_rng(11)
+    bundle = bundle_of(rng, views=4, points=25, noise=SIGMA)
+    bundle.observed[:outliers] += 0.05
+    bundle = disturbed(bundle, rng)
+    expected = adjusted_by_scipy(bundle)
+    for _ in range(10):  # each call stops at a small gain; repeated, they converge
+        R_cw, t_cw, points, _ = adjust_bundle(bundle, 30)
+        bundle = replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points)
+    for value, oracle in zip((R_cw, t_cw, points), expected, strict=True):
+        np.testing.assert_allclose(value, oracle, atol=1e-3)  # far below the noise
 
 
 def test_the_order_of_observations_does_not_matter():

@@ -54,6 +54,18 @@ def test_points_beside_or_behind_the_camera_do_no_harm(depth):
     assert np.isfinite(refined.covariance).all()
 
 
+@pytest.mark.parametrize("depth", [-3.0, -0.3, 1e-7])
+def test_points_behind_the_camera_do_not_support_a_pose(depth):
+    """However uncertain they are: they cannot have been seen."""
+    points, observed, R_cw, t_cw = view()
+    cam = points @ R_cw.T + t_cw
+    cam[:, 2] = depth * cam[:, 2] / cam[:, 2].max()
+    behind = (cam - t_cw) @ R_cw
+    covariances = np.tile(50 * np.eye(3), (len(points), 1, 1))
+    refined = refine_pose(R_cw, t_cw, behind, observed, WHITENING, covariances)
+    assert np.isinf(refined.distance).all()
+
+
 @pytest.mark.parametrize("hold_centre", [False, True])
 def test_every_step_away_from_a_refined_pose_costs_more(hold_centre):
     points, observed, R_cw, t_cw = view()

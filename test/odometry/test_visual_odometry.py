@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -85,7 +86,6 @@ def test_a_walk_is_followed_with_one_scale(walk, walked):
 
 def test_the_first_camera_is_the_world(walked):
     np.testing.assert_array_equal(walked[0].T_wc, np.eye(4))
-    np.testing.assert_allclose(walked[0].covariance, 0, atol=1e-12)
 
 
 def test_a_state_tells_what_its_pose_rests_on(walk, walked):
@@ -153,6 +153,32 @@ def test_a_map_that_views_refute_is_made_anew(walk, method):
     states = [odometry.process(frame) for frame in frames]
     assert states[0].status == "few_matches"
     assert "landmarks" in states[0].message
+    again = statuses(states).index("ok")
+    assert again < 8
+    assert set(statuses(states[again:])) == {"ok"}
+    errors = evaluate_trajectory(tracked(states[again:]), truth(walk))
+    assert errors.ate_rmse_m < 0.02 * truth(walk).length_m
+
+
+def make_uncertain(odometry):
+    odometry.map.covariances = 1e6 * odometry.map.covariances
+
+
+def draw_to_the_camera(odometry):
+    centre = odometry.map.keyframes[-1].centre
+    odometry.map.points = centre + 1e-7 * (odometry.map.points - centre)
+
+
+@pytest.mark.parametrize("spoil", [make_uncertain, draw_to_the_camera])
+def test_landmarks_that_leave_the_pose_undetermined_do_not_count_as_tracking(walk, spoil):
+    """The camera moves on; a variance that says nothing must not pass for no motion."""
+    odometry = VisualOdometry(OPTIONS)
+    frames = iter(walk)
+    while odometry.process(next(frames)).status != "ok":
+        pass
+    spoil(odometry)
+    states = [odometry.process(frame) for frame in frames]
+    assert states[0].status == "few_matches"
     again = statuses(states).index("ok")
     assert again < 8
     assert set(statuses(states[again:])) == {"ok"}
@@ -558,9 +584,118 @@ def test_the_covariance_is_of_the_size_of_the_errors(source, walk):
     assert 2 < np.mean(squares) < 12
 
 
-def test_metres_that_come_late_leave_the_way_before_uncertain(walk):
-    frames = [replace(frame, depth=None) for frame in walk[:12]] + walk[12:]
+def position_errors_m(states, frames):
+    """Of every state, against the truth in the first camera's frame."""
+    T_0w = np.linalg.inv(frames[0].T_wc)
+    return np.array(
+        [
+            np.linalg.norm(state.T_wc[:3, 3] - (T_0w @ frame.T_wc)[:3, 3])
+            for state, frame in zip(states, frames, strict=True)
+        ]
+    )
+
+
+def in_metres_from_the_first_step(states, frames):
+    """Whether nothing but the origin and true positions was published, and the robot set out."""
+    moved = np.array([np.linalg.norm(state.T_wc[:3, 3]) for state in states])
+    errors = position_errors_m(states, frames)
+    sigmas = np.sqrt([np.trace(state.covariance[:3, :3]) for state in states])
+    return (
+        moved[-1] > 0
+        and (errors[moved > 0] < 0.02 * truth(frames).length_m).all()
+        and (errors <= 3 * sigmas).all()
+    )
+
+
+def test_wheel_odometry_that_starts_late_gives_metres_from_the_first_step(walk):
+    odometry = VisualOdometry(in_metres("odom"))
+    states = [odometry.process(f, None if f in walk[:8] else f.T_wc) for f in walk]
+    assert in_metres_from_the_first_step(states, walk)
+    held = states[7]
+    assert held.status == "initializing"
+    assert "wheel odometry" in held.message
+
+
+def test_wheel_odometry_that_always_arrives_late_gives_metres_from_the_first_step(walk):
+    """Three frames after its image; only the latest poses are remembered."""
+    odometry, states = VisualOdometry(in_metres("odom")), []
+
+    def wheels(index):
+        age = len(states) - index
+        return walk[index].T_wc if 3 <= age < 8 else None
+
+    for index, frame in enumerate(walk):
+        states.append(odometry.process(frame, partial(wheels, index)))
+    assert in_metres_from_the_first_step(states, walk)
+    assert odometry.scale_warning() == ""
+    assert states[-1].scale_sigma < 0.1
+
+
+@pytest.mark.parametrize("missing", [3, 12])
+def test_depth_that_starts_late_gives_metres_from_the_first_step(walk, missing):
+    frames = [replace(frame, depth=None) for frame in walk[:missing]] + walk[missing:]
     states = process(frames, in_metres("depth"))
+    assert in_metres_from_the_first_step(states, walk)
+
+
+@pytest.mark.parametrize("measured", ["odom", "depth"])
+def test_without_a_measurement_the_position_is_held_for_a_while_then_in_units(walk, measured):
+    frames = [replace(frame, depth=None) for frame in walk]
+    options = in_metres(measured, wait_s=0.5)
+    states = process(frames, options)
+    free = statuses(states).index("ok")
+    landmarks = next(i for i, state in enumerate(states) if state.counts.get("landmarks"))
+    waited_s = (walk[free].stamp_ns - walk[landmarks].stamp_ns) * 1e-9
+    assert waited_s == pytest.approx(0.5, abs=0.11)
+    for state in states[landmarks:free]:
+        assert state.status == "initializing"
+        assert f"no metres from {measured}" in state.message
+        np.testing.assert_array_equal(state.T_wc[:3, 3], 0)
+        assert (np.diag(state.covariance)[:3] > 10**2).all()
+    assert set(statuses(states[free:])) == {"ok"}
+    unscaled = process(frames)
+    for state, expected in zip(states[free:], unscaled[free:], strict=True):
+        np.testing.assert_allclose(state.T_wc, expected.T_wc, atol=1e-9)
+        position = state.T_wc[:3, 3]
+        assert np.trace(state.covariance[:3, :3]) > position @ position
+
+
+def test_a_robot_that_stands_still_does_not_use_up_the_waiting_time(walk):
+    set_out = next(i for i, state in enumerate(process(walk)) if state.status == "ok") + 1
+    standing = standing_still(walk[set_out], 20)
+    shift_ns = standing[-1].stamp_ns - walk[set_out].stamp_ns
+    on = [replace(frame, stamp_ns=frame.stamp_ns + shift_ns) for frame in walk[set_out + 1 :]]
+    odometry = VisualOdometry(in_metres("odom", wait_s=1.0))
+    for frame in walk[:set_out] + standing:
+        assert odometry.process(frame).status != "ok"
+    states = [odometry.process(frame, frame.T_wc) for frame in on]
+    assert states[-1].status == "ok"
+    end_m = (np.linalg.inv(walk[0].T_wc) @ on[-1].T_wc)[:3, 3]
+    np.testing.assert_allclose(states[-1].T_wc[:3, 3], end_m, atol=0.05)
+
+
+def test_the_first_pose_has_a_covariance_that_a_filter_can_use(walked):
+    for state in walked:
+        np.testing.assert_array_equal(state.covariance, state.covariance.T)
+        np.linalg.cholesky(state.covariance)
+    sigmas = np.sqrt(np.diag(walked[0].covariance))
+    assert (sigmas[:3] <= 0.01).all()
+    assert (sigmas[3:] <= 0.01).all()
+
+
+def test_the_velocity_is_in_the_scale_of_now_when_that_is_corrected(walk):
+    """Metres that come after the waiting time correct the map by a factor of several."""
+    frames = [replace(frame, depth=None) for frame in walk[:12]] + walk[12:]
+    states = process(frames, in_metres("depth", wait_s=0.0))
+    known = next(i for i, state in enumerate(states) if state.scale_sigma < 0.1)
+    before, now = (np.linalg.norm(states[i].twist[:3]) for i in (known - 1, known))
+    assert before > 2 * now
+    assert now == pytest.approx(0.8, rel=0.3)
+
+
+def test_metres_that_come_too_late_leave_the_way_before_uncertain(walk):
+    frames = [replace(frame, depth=None) for frame in walk[:12]] + walk[12:]
+    states = process(frames, in_metres("depth", wait_s=0.0))
     position, true = states[-1].T_wc[:3, 3], (np.linalg.inv(walk[0].T_wc) @ walk[-1].T_wc)[:3, 3]
     assert np.linalg.norm(position - true) > 0.1
     C = states[-1].covariance[:3, :3]

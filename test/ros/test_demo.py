@@ -14,7 +14,6 @@ from lgc_ros.cli.main import main
 from lgc_ros.errors import LgcError
 from lgc_ros.evaluation.trajectory_input import load_trajectory
 from lgc_ros.geometry.camera import Camera
-from lgc_ros.ros.bags import player
 from lgc_ros.ros.demo import LOOP_FRAMES, RATE_HZ, ROOM
 from lgc_ros.ros.live import LiveOptions, run_live
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
@@ -106,8 +105,7 @@ def test_a_node_that_ends_is_quoted(bag, tmp_path):
         run_live(bag, tmp_path / "out.mcap", tmp_path / "node.log", options)
 
 
-def test_a_silent_node_is_asked_why(bag, tmp_path, monkeypatch):
-    monkeypatch.setattr(player, "ANSWER_S", 2.0)
-    options = LiveOptions(IMAGE_TOPIC, INFO_TOPIC, {"base_frame": "wheels"})
-    with pytest.raises(LgcError, match=rf"answered 0 of \d images; it said: .*{CAMERA_FRAME}"):
+def test_a_silent_node_is_asked_why(bag, tmp_path):
+    options = LiveOptions(IMAGE_TOPIC, INFO_TOPIC, {"base_frame": "wheels"}, answer_s=2.0)
+    with pytest.raises(LgcError, match=rf"answered 0 of 3 images.* says: .*{CAMERA_FRAME}"):
         run_live(bag, tmp_path / "out.mcap", tmp_path / "node.log", options)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import signal
 import sys
 from contextlib import contextmanager
@@ -42,7 +43,10 @@ service.include_launch_description(LaunchDescription([included]))
 sys.exit(service.run())
 """
 PROGRAMS = {
-    ("lgc_ros", "odometry_node"): "from lgc_ros.ros.odometry_node import main; sys.exit(main())",
+    (
+        "lgc_ros",
+        "odometry_node",
+    ): "from lgc_ros.cli.ros import odometry_node as main; sys.exit(main())",
     ("lgc_ros", "lgc"): "from lgc_ros.cli.main import main; main()",
     ("rviz2", "rviz2"): "import time; print('rviz2', *sys.argv[1:], flush=True); time.sleep(600)",
 }
@@ -179,6 +183,11 @@ def test_rviz_shows_the_topics_of_the_node_whatever_its_name(tmp_path):
         (ODOMETRY, {"base_to_camera": "1 2 three"}, "base_to_camera:=1 2 three cannot be used"),
         (REPLAY, {}, "missing required argument 'bag'"),
         (REPLAY, {"bag": "nowhere"}, "bag:=nowhere does not exist"),
+        (
+            REPLAY,
+            {"bag": ".", "record": "odometry paths"},
+            "record:=paths is not an output: did you mean 'path'?",
+        ),
     ],
 )
 def test_a_bad_argument_is_named_and_nothing_starts(tmp_path, file, arguments, reason):
@@ -188,10 +197,47 @@ def test_a_bad_argument_is_named_and_nothing_starts(tmp_path, file, arguments, r
     assert "waiting for" not in log
 
 
-def test_a_value_that_only_the_node_can_judge_is_refused_by_it(tmp_path):
-    _, log = ended(tmp_path, ODOMETRY, profile="nowhere.yaml")
-    assert "nowhere.yaml" in log
-    assert "process has died" in log
+@pytest.mark.parametrize("arguments", [{"method": "foo"}, {"image": "two words"}], ids=str)
+def test_a_value_that_only_the_node_can_judge_ends_the_launch_with_its_reason(tmp_path, arguments):
+    code, log = ended(tmp_path, ODOMETRY, **arguments, rviz="true")
+    assert code == 1
+    assert next(iter(arguments.values())) in log
+    assert "cannot be used" in log or "could not configure" in log
+    assert log.count("failed with exit code 1, see its log above") == 1
+    assert "[odometry_node-1] Traceback" not in log
+
+
+# Another launch file, with an argument of its own and something else to run.
+ROBOT = """
+from launch import LaunchDescription
+from launch.actions import DeclareLaunchArgument, ExecuteProcess, IncludeLaunchDescription
+
+def generate_launch_description():
+    node = IncludeLaunchDescription({file!r}, launch_arguments=[("method", "foo")])
+    arm = ExecuteProcess(cmd=["sleep", "600"], name="arm")
+    return LaunchDescription([DeclareLaunchArgument("wheels"), node, arm])
+"""
+
+
+def test_a_failing_node_leaves_the_rest_of_a_robot_running(tmp_path):
+    file = tmp_path / "robot.launch.py"
+    file.write_text(ROBOT.format(file=str(ODOMETRY)))
+    with launched(tmp_path, file, wheels=3) as robot:
+        robot.spin_until(lambda: "[odometry_node-1]: process has died" in robot.log)
+        assert robot.end() == 1
+        assert "[arm-2]: process has died" in robot.log.partition("user interrupted")[2]
+
+
+@pytest.mark.parametrize(
+    ("file", "argument", "remedy"),
+    [(ODOMETRY, "metod", "did you mean 'method'?"), (REPLAY, "xyz", "known are align, ")],
+)
+def test_an_unknown_argument_is_refused_with_the_known_ones(tmp_path, file, argument, remedy):
+    required = {"bag": tmp_path} if file is REPLAY else {}
+    code, log = ended(tmp_path, file, **required, **{argument: "cn"})
+    assert code == 1
+    assert f"unknown launch argument '{argument}': {remedy}" in log
+    assert "process started" not in log
 
 
 @pytest.fixture(scope="module")
@@ -217,9 +263,36 @@ def test_a_replay_answers_every_image_is_recorded_and_evaluated(tmp_path, bag):
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["poses"] == 5
 
 
-def test_a_replay_that_cannot_be_played_ends_with_the_reason(tmp_path, bag):
-    arguments = METHOD | {"bag": bag, "out": tmp_path / "out", "image": "/other/image"}
-    _, log = ended(tmp_path, REPLAY, **arguments)
-    assert "[lgc_play-3]: process has died" in log
-    assert "/other/image" in log
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"image": "/other/image"}, "does not hold /other/image"),
+        ({"method": "foo"}, "could not configure: unknown method 'foo'"),
+        (
+            {"base_frame": "nosuch", "answer_timeout": 2.0},
+            "answered 0 of 3 images, and none of the last 3 within 2 s; /diagnostics says: ",
+        ),
+    ],
+    ids=str,
+)
+def test_a_replay_that_cannot_work_ends_with_the_reason(tmp_path, bag, arguments, reason):
+    code, log = ended(tmp_path, REPLAY, bag=bag, out=tmp_path / "out", **METHOD | arguments)
+    assert code == 1
+    assert reason in log
+    assert "Traceback" not in log
     assert not (tmp_path / "out" / "metrics.json").exists()
+
+
+def test_what_a_replay_can_record_is_what_the_node_publishes(tmp_path):
+    outputs = runpy.run_path(str(REPLAY))["OUTPUTS"]
+    with launched(tmp_path, ODOMETRY, **METHOD) as robot:
+        robot.listen(Odometry, "/lgc_odometry/odometry")
+
+        def published():
+            names = robot.node.get_publisher_names_and_types_by_node("lgc_odometry", "/")
+            own = {name for name, _ in names if name.startswith("/lgc_odometry/")}
+            return own >= {f"/lgc_odometry/{output}" for output in outputs} and own
+
+        assert robot.spin_until(published) == {
+            f"/lgc_odometry/{output}" for output in (*outputs, "transition_event")
+        }

@@ -268,14 +268,19 @@ def test_poses_are_those_of_the_library_in_the_frame_of_the_base(camera, frames)
 def test_covariance_is_finite_and_grows_and_velocity_is_that_of_the_poses(camera, frames):
     answers = [camera.show(frame) for frame in frames]
     spread = [np.array(m.pose.covariance).reshape(6, 6) for m in answers]
-    assert np.linalg.eigvalsh(spread[-1]).min() > 0
+    for covariance in spread + [np.reshape(m.twist.covariance, (6, 6)) for m in answers]:
+        np.testing.assert_array_equal(covariance, covariance.T)
+        np.linalg.cholesky(covariance)
     assert np.trace(spread[-1]) > np.trace(spread[0])
     moved = np.linalg.inv(matrix(answers[-2].pose.pose)) @ matrix(answers[-1].pose.pose)
     twist = answers[-1].twist
-    velocity = [twist.twist.linear.x, twist.twist.linear.y, twist.twist.linear.z]
+    linear = twist.twist.linear
+    velocity = np.array([linear.x, linear.y, linear.z])
     in_base = moved[:3, :3].T @ moved[:3, 3] * RATE_HZ
     np.testing.assert_allclose(velocity, in_base, atol=0.02 * np.linalg.norm(in_base))
-    assert np.linalg.eigvalsh(np.array(twist.covariance).reshape(6, 6)).min() > 0
+    # Without metres, the speed may be wrong by itself, but for the swing of the base.
+    of_velocity = np.reshape(twist.covariance, (6, 6))[:3, :3]
+    assert velocity @ of_velocity @ velocity > 0.5 * (velocity @ velocity) ** 2
 
 
 def test_pose_path_and_relative_pose_say_the_same(robot, camera, frames):
@@ -633,32 +638,96 @@ def test_a_robot_of_known_speed_moves_in_metres(robot, camera, frames):
     assert at_half_speed == pytest.approx(true_way_m(frames) / 2, rel=0.15)
 
 
-def test_wheel_odometry_gives_metres(robot, camera, frames, source):
-    """The wheels say twice the truth, so that chance cannot be right."""
-    per_frame = 5
+WHEELS_PER_FRAME = 5
+
+
+def wheel_odometry(camera, frames, source):
+    """Messages around each image that say twice the truth, so that chance cannot be right."""
     fine = SyntheticSource(
         "walk",
-        per_frame * len(frames),
-        rate_hz=per_frame * RATE_HZ,
+        WHEELS_PER_FRAME * len(frames),
+        rate_hz=WHEELS_PER_FRAME * RATE_HZ,
         camera=source.camera,
         world=source.world,
     )
+    messages = []
+    for index in range(len(fine)):
+        T_ob = fine.T_wc(index) @ np.linalg.inv(T_BC)
+        T_ob[:3, 3] *= 2
+        period_ns = SECOND_NS / WHEELS_PER_FRAME / RATE_HZ
+        message = Odometry()
+        message.header.stamp = stamp(
+            frames[0].stamp_ns + round((index - 2.3) * period_ns) + camera.delay_ns
+        )
+        message.pose.pose = pose_message(T_ob)
+        messages.append(message)
+    return messages
+
+
+def assert_metres_from_the_first_step(answers, frames):
+    """Twice the truth; before that, a position that is held and owns up to it."""
+    # The first two answers come before there are landmarks.
+    first = next(i for i in range(2, len(answers)) if answers[i].pose.covariance[0] < 1.0)
+    assert first < len(answers) - 1
+    for i in range(2, len(answers)):
+        way = way_m(answers[: i + 1])
+        if i < first:
+            assert way < 0.1 * true_way_m(frames[: i + 1])
+            assert answers[i].pose.covariance[0] > 10**2
+        else:
+            assert way == pytest.approx(2 * true_way_m(frames[: i + 1]), rel=0.1)
+            assert answers[i].pose.covariance[0] < 0.1
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["from the second image", "always late"])
+def test_wheel_odometry_that_comes_late_gives_metres_from_the_first_step(
+    robot, camera, frames, source, late
+):
+    """The first image comes before all messages of the wheels, or every image before its own."""
     with changed(robot, scale__source="odom"):
         wheels = robot.speak(Odometry, "odom", QUEUE)
-        for index in range(len(fine)):
-            T_ob = fine.T_wc(index) @ np.linalg.inv(T_BC)
-            T_ob[:3, 3] *= 2
-            # Between the images.
-            now_ns = frames[0].stamp_ns + round((index + 0.3) * SECOND_NS / per_frame / RATE_HZ)
-            message = Odometry()
-            message.header.stamp = stamp(now_ns + camera.delay_ns)
-            message.pose.pose = pose_message(T_ob)
+        messages, answers = wheel_odometry(camera, frames, source), []
+        for frame in frames:
+            around, messages = messages[:WHEELS_PER_FRAME], messages[WHEELS_PER_FRAME:]
+            if late:
+                answers.append(camera.show(frame))
+            if late or frame is not frames[0]:
+                for message in around:
+                    wheels.publish(message)
+            if not late:
+                answers.append(camera.show(frame))
+        report = fresh_report(robot)
+        robot.node.destroy_publisher(wheels)
+    assert_metres_from_the_first_step(answers, frames)
+    assert values(report)["scale_known"].endswith("%")
+    assert "no scale" not in report.message
+
+
+def test_depth_that_comes_late_gives_metres_from_the_first_step(robot, camera, frames):
+    with changed(robot, scale__source="depth"):
+        depths = robot.speak(Image, "depth", QUEUE)
+        answers = []
+        for index, frame in enumerate(frames):
+            if index >= 3:
+                message = CvBridge().cv2_to_imgmsg((2000 * frame.depth).astype(np.uint16), "16UC1")
+                message.header.stamp = stamp(camera.later(frame).stamp_ns)
+                depths.publish(message)
+            answers.append(camera.show(frame))
+        robot.node.destroy_publisher(depths)
+    assert_metres_from_the_first_step(answers, frames)
+
+
+def test_wheel_odometry_gives_metres(robot, camera, frames, source):
+    with changed(robot, scale__source="odom"):
+        wheels = robot.speak(Odometry, "odom", QUEUE)
+        for message in wheel_odometry(camera, frames, source):
             wheels.publish(message)
         way = way_m([camera.show(frame) for frame in frames[1:]])
         report = values(fresh_report(robot))
         robot.node.destroy_publisher(wheels)
     assert way == pytest.approx(2 * true_way_m(frames[1:]), rel=0.1)
     assert report["scale"] == "odom"
+    assert int(report["odom_messages"]) > 0
     assert report["scale_known"].endswith("%")
 
 
@@ -811,20 +880,53 @@ def test_a_managed_node_works_while_it_is_active(tmp_path, frames):
         assert "Traceback" not in robot.log
 
 
-def test_settings_that_cannot_be_used_end_the_node_with_the_reason(tmp_path):
-    with running_node(tmp_path, profile="fsat") as robot:
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"profile": "fsat"}, "did you mean 'fast'"),
+        ({"method": "foo"}, "could not configure: unknown method 'foo'"),
+        (
+            {"qos_overrides./image.subscription.reliability": "relible"},
+            "`relible`; start the node with values of ROS, such as",
+        ),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_used_end_the_node_with_the_reason(tmp_path, parameters, reason):
+    with running_node(tmp_path, **parameters) as robot:
         assert robot.process.wait(DEADLINE_S) == 1
-        assert "did you mean 'fast'" in robot.log
+        assert robot.log.count(reason) == 1
         assert "Traceback" not in robot.log
 
 
-def test_overrides_of_qos_that_ros_does_not_know_are_refused_with_the_reason(tmp_path):
-    name = "qos_overrides./image.subscription.reliability"
-    with running_node(tmp_path, **{name: "relible"}) as robot:
-        refused = "could not activate: the parameters qos_overrides./image cannot be used"
-        robot.spin_until(lambda: refused in robot.log, "the reason in the log")
-        assert "`relible`; start the node with values of ROS, such as" in robot.log
+@pytest.mark.parametrize(
+    ("rule", "remedy"),
+    [
+        ("image:=/bad//name", "no part begins with a digit"),
+        ("image:=two words", "no part begins with a digit"),
+        ("__ns:=/1st", "no part begins with a digit"),
+        ("image", "give NAME:=NAME"),
+    ],
+)
+def test_names_that_ros_does_not_allow_end_the_node_with_the_reason(tmp_path, rule, remedy):
+    with running_node(tmp_path, "-r", rule) as robot:
+        assert robot.process.wait(DEADLINE_S) == 1
+        assert f"the argument -r {rule} cannot be used: " in robot.log
+        assert remedy in robot.log
         assert "Traceback" not in robot.log
+
+
+def test_a_managed_node_that_cannot_be_configured_stays_up_and_can_be_told_better(tmp_path):
+    with running_node(tmp_path, autostart="false", method="foo") as robot:
+
+        def configure():
+            request = Transition(id=Transition.TRANSITION_CONFIGURE)
+            return robot.call(ChangeState, f"{NODE}/change_state", transition=request).success
+
+        assert not configure()
+        assert "could not configure: unknown method 'foo'" in diagnosis(robot, says("foo")).message
+        assert set_parameter(robot, "method", "poselib+ratio").successful
+        assert configure()
         assert robot.end() == 0
 
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from transforms3d.euler import euler2mat
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
@@ -27,13 +29,22 @@ from visualization_msgs.msg import Marker
 from lgc_ros.errors import ConfigError
 from lgc_ros.estimation.two_view import TwoViewResult
 from lgc_ros.images.frame import Frame
+from lgc_ros.odometry.covariance import in_world
 from lgc_ros.odometry.map import Keyframe, View
+from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.profiles import config_folder, load_profile
 from lgc_ros.odometry.state import OdometryState
+from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.ros import compat
 from lgc_ros.ros.diagnostics import Log
 from lgc_ros.ros.markers import inlier_markers
-from lgc_ros.ros.messages import UNKNOWN_VARIANCE, base_motion, pose_message, twist_covariance
+from lgc_ros.ros.messages import (
+    UNKNOWN_VARIANCE,
+    base_motion,
+    odometry_message,
+    pose_message,
+    twist_covariance,
+)
 from lgc_ros.ros.mounting import Mounting
 from lgc_ros.ros.odometry_node import spin
 from lgc_ros.ros.parameters import default_parameters, flat_settings
@@ -103,9 +114,63 @@ def test_velocity_is_as_uncertain_as_landmarks_and_time_leave_it():
     np.testing.assert_allclose(soon, 4 * near, rtol=0.01)
 
 
-def test_velocity_is_unknown_where_the_pose_is_held():
-    lost = twist_covariance(state(status="lost"), state(), 500.0, 1.0)
-    np.testing.assert_array_equal(lost, UNKNOWN_VARIANCE * np.eye(6))
+def test_velocity_is_as_uncertain_as_the_scale():
+    speed = np.array([0.3, -0.4, 1.2])
+    now = state(stamp_ns=2 * 10**9, twist=np.concatenate([speed, np.zeros(3)]))
+    for sigma in (0.02, 1.0):
+        spread = twist_covariance(replace(now, scale_sigma=sigma), state(), 500.0, 1.0)
+        along = speed / np.linalg.norm(speed)
+        assert np.sqrt(along @ spread[:3, :3] @ along) > sigma * np.linalg.norm(speed)
+
+
+def is_positive_definite(covariance):
+    """Symmetric, and every combination of position and orientation has some variance."""
+    sigmas = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(sigmas, sigmas)
+    return np.array_equal(covariance, covariance.T) and np.linalg.eigvalsh(correlation).min() > 0
+
+
+@given(
+    metres=st.floats(0, 1e5),
+    sigma=st.floats(0, 1.0),
+    drift=st.floats(0, 1e3),
+    angles=st.tuples(*3 * [st.floats(-3, 3)]),
+    lever=st.tuples(*3 * [st.floats(-5, 5)]),
+    speed=st.floats(0, 100),
+    count=st.integers(0, 20),
+    elapsed_ns=st.integers(10**6, 10**10),
+)
+def test_every_published_covariance_is_symmetric_and_positive_definite(
+    metres, sigma, drift, angles, lever, speed, count, elapsed_ns
+):
+    """Whatever is certain: the first pose, a straight way, landmarks on one ray."""
+    odometry = VisualOdometry.__new__(VisualOdometry)
+    odometry.options = OdometryOptions()
+    odometry.reset()
+    T_wc = rigid(angles, metres * np.array([0.6, 0.0, 0.8]))
+    spread = in_world(np.diag([0, 0, drift**2, 0, drift**2, 0]), T_wc)
+    now = state(
+        T_wc,
+        stamp_ns=10**9 + elapsed_ns,
+        covariance=odometry._published(spread, T_wc[:3, 3]),
+        twist=np.array([0, 0, speed, 0, 0, 0]),
+        points_cam=np.tile([0.1, 0.2, 3.0], (count, 1)),
+        scale_sigma=sigma,
+    )
+    T_bc = rigid(angles, lever)
+    motion = base_motion(now, T_bc, twist_covariance(now, state(), 500.0, 0.35))
+    message = odometry_message(Header(), "base", motion)
+    for covariance in (now.covariance, message.pose.covariance, message.twist.covariance):
+        assert is_positive_definite(np.reshape(covariance, (6, 6)))
+
+
+@pytest.mark.parametrize(
+    "held", [{"status": "lost"}, {"status": "rotation_only", "points_cam": np.empty((0, 3))}]
+)
+def test_velocity_is_unknown_where_the_pose_is_or_was_held(held):
+    for now, last in [(state(**held), state()), (state(), state(**held))]:
+        spread = twist_covariance(replace(now, stamp_ns=2 * 10**9), last, 500.0, 1.0)
+        np.testing.assert_array_equal(spread, UNKNOWN_VARIANCE * np.eye(6))
 
 
 def two_views():
@@ -288,6 +353,7 @@ def test_wheel_odometry_says_where_the_camera_was_between_two_messages():
     wheels.add(odom(10**9, start))
     wheels.add(odom(10**9 + 10**8, end))
     same, T_oc = wheels.measure(frame_at(10**9 + 25 * 10**6), T_BC)
+    T_oc = T_oc()
     assert same.depth is None
     expected = rigid((0, 0, 0.3), (1.25, 2.5, 0.0)) @ T_BC
     np.testing.assert_allclose(T_oc, expected, atol=1e-9)
@@ -298,7 +364,7 @@ def test_wheel_odometry_waits_for_what_is_on_its_way():
     wheels.add(odom(10**9, T_WC))
     found = []
     asking = threading.Thread(
-        target=lambda: found.append(wheels.measure(frame_at(10**9 + 10**7), np.eye(4))[1])
+        target=lambda: found.append(wheels.measure(frame_at(10**9 + 10**7), np.eye(4))[1]())
     )
     asking.start()
     wheels.add(odom(10**9 + 10**8, T_WC))
@@ -306,17 +372,29 @@ def test_wheel_odometry_waits_for_what_is_on_its_way():
     np.testing.assert_allclose(found[0], T_WC, atol=1e-9)
 
 
+def test_wheel_odometry_that_comes_after_its_image_is_known_then():
+    wheels = WheelOdometry()
+    wheels.add(odom(10**9, T_WC))
+    T_oc = wheels.measure(frame_at(10**9 + 10**7), T_BC)[1]
+    assert T_oc() is None
+    wheels.add(odom(10**9 + 10**8, T_WC))
+    np.testing.assert_allclose(T_oc(), T_WC @ T_BC, atol=1e-9)
+    assert wheels.met_s == float("-inf")
+    wheels.measure(frame_at(10**9 + 2 * 10**8), T_BC)
+    assert wheels.met_s > 0, "the image before has found its counterpart"
+
+
 def test_wheel_odometry_is_not_guessed_before_after_or_between_distant_messages():
     wheels = WheelOdometry()
-    assert wheels.measure(frame_at(10**9), T_BC)[1] is None
+    assert wheels.measure(frame_at(10**9), T_BC)[1]() is None
     wheels.add(odom(10 * 10**9, T_WC))
     wheels.add(odom(20 * 10**9, T_WC))
     wheels.add(odom(20 * 10**9 + 10**8, T_WC))
     for now_s in (9, 15, 22):
-        assert wheels.measure(frame_at(now_s * 10**9), T_BC)[1] is None
+        assert wheels.measure(frame_at(now_s * 10**9), T_BC)[1]() is None
     assert wheels.met_s == float("-inf")
     wheels.add(odom(10 * 10**9, T_WC))
-    assert wheels.measure(frame_at(20 * 10**9), T_BC)[1] is None, "stamps have jumped back"
+    assert wheels.measure(frame_at(20 * 10**9), T_BC)[1]() is None, "stamps have jumped back"
 
 
 def test_wheel_odometry_without_a_pose_is_reported_and_left_out():
@@ -324,7 +402,7 @@ def test_wheel_odometry_without_a_pose_is_reported_and_left_out():
     wheels.add(odom(10**9, T_WC, x=float("nan")))
     assert "holds no pose" in wheels.fault
     wheels.add(odom(10**9, T_WC, x=0.0, y=0.0, z=0.0, w=0.0))
-    assert wheels.measure(frame_at(10**9), T_BC)[1] is None
+    assert wheels.measure(frame_at(10**9), T_BC)[1]() is None
     wheels.add(odom(10**9, T_WC))
     assert wheels.fault == ""
 

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from ros.processes import DEADLINE_S, environment, free_domain, lgc_command, running_process
 from rosbags.interfaces import (
@@ -200,15 +201,23 @@ def test_everything_is_recorded_into_a_folder(bag, tmp_path):
     assert {topic: recorded[topic] for topic in TYPES} == content(bag)
 
 
-@pytest.mark.parametrize("limit", ["--stop-after-idle", "--duration"])
-def test_a_recording_ends_by_itself(bag, tmp_path, limit):
+def test_a_recording_ends_by_itself_when_nothing_more_comes(bag, tmp_path):
     domain, out = free_domain(), tmp_path / "out.mcap"
     words = bag, "--topics", NOTE, "--wait-for-subscribers", NOTE
     with (
-        recording(tmp_path, out, NOTE, limit, 2, domain=domain) as recorder,
+        recording(tmp_path, out, NOTE, "--stop-after-idle", 2, domain=domain) as recorder,
         playing(tmp_path, *words, domain=domain),
     ):
         assert recorder.process.wait(DEADLINE_S) == 0, recorder.log
+    assert not is_cut_off(out)
+
+
+def test_a_recording_ends_by_itself_after_a_given_time(bag, tmp_path):
+    domain, out = free_domain(), tmp_path / "out.mcap"
+    with playing(tmp_path, bag, "--topics", NOTE, "--loop", domain=domain) as player:
+        player.listen(String, NOTE)
+        with recording(tmp_path, out, NOTE, "--duration", 10, domain=domain) as recorder:
+            assert recorder.process.wait(DEADLINE_S) == 0, recorder.log
     assert not is_cut_off(out)
 
 
@@ -302,6 +311,55 @@ def test_unknown_topics_are_named_with_those_there_are(bag, tmp_path):
         assert code == 1
         assert "does not hold /nope, but" in said
         assert all(topic in said for topic in TYPES)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--remap", f"{IMAGES}:=/two words"),
+        ("--wait-for-subscribers", "/a//b"),
+        ("--in-step-with", "1st"),
+    ],
+    ids=str,
+)
+def test_names_that_topics_cannot_have_are_refused_by_the_player(bag, tmp_path, words):
+    code, said = lgc(tmp_path, "play", bag, *words)
+    assert code == 1
+    assert f"error: '{words[1].rpartition(':=')[2]}' cannot be the name of a topic" in said
+    assert "Traceback" not in said
+
+
+def test_names_that_topics_cannot_have_are_refused_by_the_recorder(tmp_path):
+    code, said = lgc(tmp_path, "record", tmp_path / "out.mcap", IMAGES, "/two words")
+    assert code == 1
+    assert "error: '/two words' cannot be the name of a topic" in said
+    assert "Traceback" not in said
+    assert not list(tmp_path.glob("out*")), "nothing is half written"
+
+
+def test_a_listener_that_never_answers_ends_the_player_with_what_it_says(bag, tmp_path):
+    words = bag, "--topics", IMAGES, "--wait-for-subscribers", IMAGES
+    step = "--in-step-with", "/robot/answer", "--answer-timeout", 1
+    with playing(tmp_path, *words, *step) as player:
+        images = player.listen(Image, IMAGES)
+        player.speak(CameraInfo, "/robot/answer")
+        reports = player.speak(DiagnosticArray, "/diagnostics")
+
+        def report(name, message, faults):
+            values = [KeyValue(key="faults", value=str(faults))]
+            status = DiagnosticStatus(name=name, message=message, values=values)
+            reports.publish(DiagnosticArray(status=[status]))
+
+        player.spin_until(lambda: images, "an image")
+        report("battery: charge", "full", 0)
+        report("robot: odometry", "no transform to the camera", 1)
+        player.spin_until(lambda: len(images) == 2, "the next image")
+        report("robot: odometry", "nobody publishes images", 1)
+        assert player.process.wait(DEADLINE_S) == 1
+        said = " ".join(player.log.split())
+        assert len(images) == 3
+        assert "error: /robot/answer answered 0 of 3 images, and none of the last 3" in said
+        assert "/diagnostics says: no transform to the camera" in said
 
 
 def test_a_type_that_is_not_installed_is_left_out_with_its_remedy(tmp_path):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.duration import Duration
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rosgraph_msgs.msg import Clock
 
-from lgc_ros.errors import ConfigError, SourceError
+from lgc_ros.errors import ConfigError, LgcError, SourceError
 from lgc_ros.ros.bags.topics import has_header, message_class, offered_qos, raw_stamp_ns
 from lgc_ros.ros.session import Session
 from lgc_ros.sources.rosbag import IMAGE_TYPES, open_bag, topic_listing, topic_types
@@ -31,10 +32,12 @@ log = logging.getLogger(__name__)
 CLOCK_TOPIC = "/clock"
 STATIC_TOPICS = ("/tf_static",)
 DEPTH = 100
+# Subscribers that are known are connected within milliseconds, on a busy machine later.
+CONNECTED_S = 3.0
 # What was published last must still reach its readers.
 ACKNOWLEDGED_S = 10.0
-# An answer that takes longer is not waited for.
-ANSWER_S = 20.0
+# So many images in a row without an answer are not a coincidence.
+MAX_UNANSWERED = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +70,8 @@ class PlayOptions:
         in_step_with: a topic that answers each image with a message of the same stamp; the next
             image is held back until it has, so that a slow listener misses none. Where images
             are waited for, only they are answered: others may be depth, or of another camera.
+        answer_s: how long an answer is waited for; MAX_UNANSWERED images in a row without one
+            end playing with an error.
     """
 
     rate: float = 1.0
@@ -79,6 +84,7 @@ class PlayOptions:
     reliable: bool = False
     wait_for: tuple[str, ...] = ()
     in_step_with: str | None = None
+    answer_s: float = 20.0
 
 
 def play(
@@ -96,7 +102,7 @@ def play(
         Number of messages published by topic.
 
     Raises:
-        LgcError: the bag cannot be read, or does not hold what is asked for.
+        LgcError: the bag cannot be read, does not hold what is asked for, or is not answered.
     """
     with open_bag(bag) as reader:
         return _Player(session, reader, bag, options).run(progress)
@@ -108,25 +114,33 @@ class _Player:
         self._bag = bag
         self._start_ns, self._stop_ns = _span(reader, bag, options)
         topics = _chosen(reader, bag, options)
-        resolve = session.node.resolve_topic_name
+        resolve = session.topic_name
         self._names = {topic: resolve(options.remap.get(topic, topic)) for topic in topics}
+        self._awaited = [resolve(topic) for topic in options.wait_for]
+        self._answers = options.in_step_with and _Answers(
+            session, resolve(options.in_step_with), options.answer_s
+        )
         self._publishers = self._advertise(topics)
         self._counts = Counter(dict.fromkeys(self._publishers, 0))
         self._clock = options.clock_hz and session.node.create_publisher(Clock, CLOCK_TOPIC, 10)
         self._tick_s = float("-inf")
-        self._answers = options.in_step_with and _Answers(session, options.in_step_with)
 
     def run(self, progress: Progress) -> Counter[str]:
-        self._await_subscribers()
         connections = [
             connection
             for connection in self._reader.connections
             if self._names.get(connection.topic) in self._publishers
         ]
+        self._await_subscribers()
+        if self._answers:
+            self._answers.await_publisher()
+            self._await_listener(self._asking(connections))
         while not self._session.stopping.is_set():
             self._play_once(connections, progress)
             if not self._options.loop:
                 break
+        if self._answers:
+            self._answers.check()
         self._await_delivery()
         return self._counts
 
@@ -154,14 +168,28 @@ class _Player:
         return qos
 
     def _await_subscribers(self) -> None:
-        node = self._session.node
-        for name in self._options.wait_for:
-            publisher = self._publishers.get(node.resolve_topic_name(name))
-            others = partial(node.count_subscribers, name)
+        for name in self._awaited:
+            publisher = self._publishers.get(name)
+            others = partial(self._session.node.count_subscribers, name)
             count = publisher.get_subscription_count if publisher else others
             self._session.wait_for(count, f"a subscriber of {name}")
-        if self._answers:
-            self._answers.await_publisher()
+
+    def _await_listener(self, asking: set[str]) -> None:
+        """Wait until DDS has connected whoever answers images, who would miss the first ones."""
+
+        def listens() -> bool:
+            return any(self._publishers[name].get_subscription_count() for name in asking)
+
+        def all_connected() -> bool:
+            return all(
+                publisher.get_subscription_count() >= self._session.node.count_subscribers(name)
+                for name, publisher in self._publishers.items()
+            )
+
+        if asking:
+            self._session.wait_for(listens, f"a subscriber of {' or '.join(sorted(asking))}")
+            # Those of incompatible QoS never are.
+            self._session.spin_until(all_connected, time.monotonic() + CONNECTED_S)
 
     def _await_delivery(self) -> None:
         """Reliable messages that were published last may still be under way."""
@@ -198,8 +226,7 @@ class _Player:
     def _asking(self, connections: list[Connection]) -> set[str]:
         """Topics whose images are answered."""
         images = {self._names[c.topic] for c in connections if c.msgtype in IMAGE_TYPES}
-        waited = map(self._session.node.resolve_topic_name, self._options.wait_for)
-        return images.intersection(waited) or images
+        return images.intersection(self._awaited) or images
 
     def _messages(self, connections: list[Connection]) -> Iterator[tuple[Connection, int, bytes]]:
         try:
@@ -224,11 +251,12 @@ class _Player:
 class _Answers:
     """What a listener answers to the images."""
 
-    def __init__(self, session: Session, topic: str):
-        self._session, self._topic = session, topic
+    def __init__(self, session: Session, topic: str, answer_s: float):
+        self._session, self._topic, self._answer_s = session, topic, answer_s
         self._expected_ns: int | None = None
         self._answered_ns: int | None = None
-        self._unanswered = 0
+        self._asked = self._answered = self._unanswered = 0
+        self._diagnosis: _Diagnosis | None = None
 
     def await_publisher(self) -> None:
         """Listen to the topic as soon as somebody publishes it."""
@@ -240,6 +268,7 @@ class _Answers:
         kind = node.get_publishers_info_by_topic(topic)[0].topic_type
         if not has_header(message_class(kind)):
             raise ConfigError(f"{topic} ({kind}) has no stamp to keep in step with")
+        self._diagnosis = _Diagnosis(self._session)
         subscription = node.create_subscription(
             message_class(kind), topic, self._on_answer, DEPTH, raw=True
         )
@@ -250,22 +279,78 @@ class _Answers:
 
     def expect(self, stamp_ns: int) -> None:
         self._expected_ns = stamp_ns
+        self._asked += 1
 
     def await_last(self) -> None:
-        """Wait for the answer to the last image, but not for ever: it may not deserve one."""
+        """Wait for the answer to the last image.
+
+        One that does not come may be the fault of the image.
+
+        Raises:
+            LgcError: several images in a row, or all of them, had no answer.
+        """
         if self._expected_ns is None:
             return
         answered = self._session.spin_until(
-            lambda: self._answered_ns == self._expected_ns, time.monotonic() + ANSWER_S
+            lambda: self._answered_ns == self._expected_ns, time.monotonic() + self._answer_s
         )
-        if not answered and not self._session.stopping.is_set():
-            self._unanswered += 1
-            log.warning(
-                "%s has not answered an image within %g s (%d so far)",
-                self._topic,
-                ANSWER_S,
-                self._unanswered,
-            )
+        self._expected_ns = None
+        if self._session.stopping.is_set():
+            return
+        if answered:
+            self._answered += 1
+            self._unanswered = 0
+            self._diagnosis.forget()
+            return
+        self._unanswered += 1
+        if self._unanswered == MAX_UNANSWERED:
+            self._give_up()
+        log.warning("%s has not answered an image within %g s", self._topic, self._answer_s)
+
+    def check(self) -> None:
+        """At the end of the bag: raises an error if nothing was answered at all."""
+        if self._asked and not self._answered and not self._session.stopping.is_set():
+            self._give_up()
+
+    def _give_up(self) -> None:
+        publishers = self._session.node.get_publishers_info_by_topic(self._topic)
+        names = [f"{p.node_namespace.rstrip('/')}/{p.node_name}".lstrip("/") for p in publishers]
+        raise LgcError(
+            f"{self._topic} answered {self._answered} of {self._asked} images, and none of the "
+            f"last {self._unanswered} within {self._answer_s:g} s; /diagnostics says: "
+            f"{self._diagnosis.reason(names) or 'nothing about it'}"
+        )
+
+
+class _Diagnosis:
+    """What nodes say on /diagnostics while images are not answered."""
+
+    def __init__(self, session: Session) -> None:
+        self._faults: dict[str, str] = {}  # number of images that could not be used, by reporter
+        self._first: dict[str, str] = {}
+        self._last: dict[str, str] = {}
+        session.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_report, DEPTH)
+
+    def reason(self, nodes: Collection[str]) -> str:
+        """What a node said when it could not use an image for the first time, or else last.
+
+        Later reports may complain of a silence that is the player's, who waits for an answer.
+        """
+        said = self._last | self._first
+        return next((said[name] for name in said if name.partition(":")[0] in nodes), "")
+
+    def forget(self) -> None:
+        """An image was answered: what was wrong before does not matter any more."""
+        self._first.clear()
+        self._last.clear()
+
+    def _on_report(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            faults = next((value.value for value in status.values if value.key == "faults"), "0")
+            if faults != self._faults.get(status.name, "0"):
+                self._first.setdefault(status.name, status.message)
+            self._faults[status.name] = faults
+            self._last[status.name] = status.message
 
 
 def _span(reader: AnyReader, bag: Path, options: PlayOptions) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Write topics to a bag: the bytes as they arrive, in a file that is whole however it ends."""
+"""Write topics to a bag: the bytes as they arrive, on disk within a second of their arrival."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rclpy.clock import Clock, ClockType
+from rclpy.subscription import Subscription
 from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.rosbag2.storage_mcap import McapWriter
 
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.ros.bags.topics import message_class, recorded_qos, requested_qos, typestore_of
-from lgc_ros.ros.session import PATIENCE_S, Session
+from lgc_ros.ros.session import PATIENCE_S, SILENT_S, Session
+from lgc_ros.sources.mcap_salvage import leftover, unfinished
 
 log = logging.getLogger(__name__)
 
 DEPTH = 100
+# A killed recorder may lose one second; half of it leaves room for a busy machine.
+FLUSH_S = 0.5
 
 Progress = Callable[[Counter], None]
 
@@ -44,31 +50,51 @@ def record(
     out: Path,
     options: RecordOptions,
     progress: Progress = lambda counts: None,
+    ready: Callable[[], None] = lambda: None,
 ) -> Counter[str]:
     """Record until the session is to stop, or as the options say.
 
     Args:
         out: a new .mcap file, or a new rosbag2 folder.
         progress: called now and then with the number of messages by topic.
+        ready: called once, when every named topic has a publisher and the subscription to it is
+            matched; with no names, when that holds for all topics published so far.
 
     Returns:
         Number of messages by topic; 0 for those asked for that never came.
 
     Raises:
-        LgcError: the file cannot be written.
+        LgcError: a topic name is invalid, the file cannot be written, or no message came.
     """
+    for topic in options.topics:
+        session.topic_name(topic)  # refused before there is a file
     with bag_writer(out) as writer:
         recorder = Recorder(session, writer, options)
+        started_s, is_ready, reported = time.monotonic(), False, None
         while not (session.stopping.is_set() or recorder.is_over):
-            recorder.discover()
+            if recorder.discover() and not is_ready:
+                is_ready = True
+                ready()
             session.spin_for(PATIENCE_S)
+            is_late = not is_ready and time.monotonic() - started_s > SILENT_S
+            if is_late and recorder.awaited != reported:
+                reported = recorder.awaited
+                log.warning("waiting for a publisher of %s", ", ".join(reported) or "any topic")
             progress(recorder.counts)
         recorder.drain()
+        if not recorder.counts.total():
+            topics = f"on {', '.join(recorder.counts)}" if recorder.counts else "on any topic"
+            raise SourceError(
+                f"nothing was recorded: no message came {topics}; check the names with "
+                "`ros2 topic list`, and ROS_DOMAIN_ID"
+            )
     return recorder.counts
 
 
 class Recorder:
     """Subscribes to topics when their publishers appear, and writes what they say.
+
+    What was written is flushed to disk twice a second while the session spins.
 
     Args:
         heard: called with the topic and the bytes of each message.
@@ -77,17 +103,20 @@ class Recorder:
     def __init__(
         self,
         session: Session,
-        writer: Writer,
+        writer: BagWriter,
         options: RecordOptions,
         heard: Callable[[str, bytes], None] = lambda topic, data: None,
     ):
         self._session, self._node = session, session.node
         self._writer, self._options, self._heard = writer, options, heard
         self._wanted = {self._node.resolve_topic_name(topic) for topic in options.topics}
-        self._seen: set[str] = set()
+        # None where the message type is not installed.
+        self._subscriptions: dict[str, Subscription | None] = {}
         self.counts = Counter(dict.fromkeys(sorted(self._wanted), 0))
         self._started_s = time.monotonic()
         self._heard_s = float("inf")
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._node.create_timer(FLUSH_S, writer.flush, clock=steady)
 
     @property
     def is_over(self) -> bool:
@@ -96,29 +125,41 @@ class Recorder:
             options.duration_s is not None and now_s - self._started_s >= options.duration_s
         ) or (options.idle_s is not None and now_s - self._heard_s >= options.idle_s)
 
+    @property
+    def awaited(self) -> list[str]:
+        """Topics that cannot arrive yet: not published, or the subscription is not matched."""
+        topics = self._wanted or self._subscriptions.keys()
+        return sorted(topic for topic in topics if not self._is_settled(topic))
+
+    def _is_settled(self, topic: str) -> bool:
+        if topic not in self._subscriptions:
+            return False
+        subscription = self._subscriptions[topic]
+        return subscription is None or subscription.get_publisher_count() > 0
+
     def discover(self) -> bool:
-        """Subscribe to what has come to be published; whether all that is wanted now is."""
+        """Subscribe to what has come to be published; whether no topic is awaited any more."""
         for topic, kinds in self._node.get_topic_names_and_types():
             hidden = any(part.startswith("_") for part in topic.split("/"))
             wanted = topic in self._wanted or not (self._wanted or hidden)
-            if topic not in self._seen and wanted and self._node.count_publishers(topic):
-                self._seen.add(topic)
-                self._subscribe(topic, kinds[0])
-        return self._wanted <= self._seen
+            is_new = topic not in self._subscriptions
+            if is_new and wanted and self._node.count_publishers(topic):
+                self._subscriptions[topic] = self._subscribe(topic, kinds[0])
+        return bool(self._subscriptions) and not self.awaited
 
     def drain(self) -> None:
         """Write what has arrived already."""
         before = None
         while before != self.counts.total():
             before = self.counts.total()
-            self._session.take_waiting(len(self._seen))
+            self._session.take_waiting(len(self._subscriptions))
 
-    def _subscribe(self, topic: str, kind: str) -> None:
+    def _subscribe(self, topic: str, kind: str) -> Subscription | None:
         try:
             message = message_class(kind)
         except ConfigError as error:
             log.warning("%s is left out: %s", topic, error)
-            return
+            return None
         profiles = [p.qos_profile for p in self._node.get_publishers_info_by_topic(topic)]
         connection = self._writer.add_connection(
             topic,
@@ -134,31 +175,58 @@ class Recorder:
             self._heard(topic, data)
 
         qos = requested_qos(profiles, DEPTH)
-        self._node.create_subscription(message, topic, write, qos, raw=True)
         log.info("recording %s", topic)
+        return self._node.create_subscription(message, topic, write, qos, raw=True)
+
+
+class _FlushedMcap(McapWriter):
+    """rosbags' MCAP storage, which alone keeps up to a megabyte of messages in memory."""
+
+    def flush(self) -> None:
+        """End the chunk of messages under way and pass it to the operating system."""
+        if self.chunk.msgs:
+            self.close_chunk()
+        self.bio.flush()
+
+
+class BagWriter(Writer):
+    """Writes a rosbag2 (MCAP) whose messages so far are on disk after `flush`."""
+
+    STORAGE_PLUGINS = {StoragePlugin.MCAP: _FlushedMcap}  # noqa: RUF012
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, version=9, storage_plugin=StoragePlugin.MCAP)
+
+    def flush(self) -> None:
+        if self.storage is not None:
+            self.storage.flush()
 
 
 @contextmanager
-def bag_writer(out: Path) -> Iterator[Writer]:
-    """A writer whose bag gets its index whatever happens.
+def bag_writer(out: Path) -> Iterator[BagWriter]:
+    """A writer whose bag gets its index whatever happens, and is removed if it has no message.
 
-    A single file is recorded in a folder `OUT.mcap.part` and has its name once it is whole; what
-    a killed process leaves there can still be read.
+    A single file is recorded in a folder `OUT.mcap.part` and gets its name once it is complete;
+    what a killed process leaves there can still be read.
     """
     single = out.suffix == ".mcap"
-    folder = out.with_name(f"{out.name}.part") if single else out
-    for path in (out, folder):
-        if path.exists():
-            raise SourceError(f"{path} already exists: name another file, or remove it")
-    writer = Writer(folder, version=9, storage_plugin=StoragePlugin.MCAP)
+    folder = unfinished(out) if single else out
+    if out.exists():
+        raise SourceError(f"{out} already exists: name another file, or remove it")
+    if folder.exists():
+        raise SourceError(f"{leftover(folder)}; name another file to record to, or remove it")
+    writer = BagWriter(folder)
     try:
         writer.open()
+        writer.flush()
     except OSError as error:
         raise SourceError(f"{folder} cannot be written: {error.strerror}") from error
     try:
         yield writer
     finally:
+        is_empty = not any(writer.counts.values())
         writer.close()
-        if single:
+        if single and not is_empty:
             (folder / f"{folder.name}.mcap").rename(out)
+        if single or is_empty:
             shutil.rmtree(folder)

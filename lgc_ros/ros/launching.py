@@ -1,0 +1,72 @@
+"""What the launch files share: refusing wrong arguments, and an exit code that tells of failure.
+
+launch ignores arguments that no file declares, and exits with 0 whatever its processes exit with.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from launch import LaunchContext, LaunchDescription
+from launch.action import Action
+from launch.actions import EmitEvent, OpaqueFunction, RegisterEventHandler
+from launch.event_handlers import OnProcessExit
+from launch.events import matches_action
+from launch.events.process import ProcessExited, ShutdownProcess
+
+PACKAGE = "lgc_ros"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, or else all of them, as the end of a sentence."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+
+
+def checked_arguments(file: str, description: LaunchDescription) -> LaunchDescription:
+    """The description, which first refuses arguments of the command line that it does not declare.
+
+    Args:
+        file: `__file__` of the launch file. Where another file includes it, the command line is
+            not for it, and nothing is checked.
+    """
+
+    def check(context: LaunchContext) -> None:
+        known = {argument.name for argument in description.get_launch_arguments()}
+        for name in given_arguments(Path(file), sys.argv):
+            if name not in known:
+                raise ValueError(f"unknown launch argument '{name}': {nearest(name, known)}")
+
+    return LaunchDescription([OpaqueFunction(function=check), description])
+
+
+def given_arguments(file: Path, words: Sequence[str]) -> list[str]:
+    """Names of the arguments on a command line that launches this very file; else none."""
+    for index, word in enumerate(words):
+        by_package = words[max(index - 1, 0) : index + 1] == [PACKAGE, file.name]
+        if by_package or Path(word).resolve() == file.resolve():
+            rest = (word.partition(":=") for word in words[index + 1 :])
+            return [name for name, assigned, _ in rest if assigned]
+    return []
+
+
+def failing_with(process: Action, *companions: Action) -> RegisterEventHandler:
+    """Closes the companions of a process that fails, and has launch exit with 1 when it ends.
+
+    Other processes go on: the failing one may be a small part of a robot.
+    """
+
+    def on_exit(event: ProcessExited, context: LaunchContext) -> list[Action] | None:
+        if event.returncode == 0 or context.is_shutdown:
+            return None
+        # Raising an error would end the launch; its loop turns this into the exit code, too.
+        code = f"{event.process_name} failed with exit code {event.returncode}, see its log above"
+        context.asyncio_loop.call_exception_handler({"message": code})
+        closing = [ShutdownProcess(process_matcher=matches_action(other)) for other in companions]
+        return [EmitEvent(event=event) for event in closing]
+
+    return RegisterEventHandler(OnProcessExit(target_action=process, on_exit=on_exit))

@@ -1,0 +1,76 @@
+"""The one YAML reader for files of others: calibrations, profiles, configurations, bag metadata.
+
+PyYAML's safe loader executes nothing, but a few lines with aliases (`*name`) unfold into
+gigabytes, deep nesting exhausts the stack, and values such as `!!bool maybe` raise anything.
+Here all of that is a YamlError of one sentence.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 32
+# The reader in C is ten times as fast; not every installation of PyYAML has it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class YamlError(ValueError):
+    """A text is not YAML, or YAML that is not read here; the message says where."""
+
+
+def read_yaml(path: str | Path, max_bytes: int = MAX_BYTES) -> Any:
+    """The content of a YAML file.
+
+    Raises:
+        OSError: the file cannot be opened or read.
+        YamlError: its content cannot be read, or is longer than `max_bytes`.
+    """
+    with Path(path).open("rb") as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise YamlError(f"it is larger than {max_bytes >> 10} KiB")
+    try:
+        return parse_yaml(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise YamlError(f"byte {error.start} is not UTF-8 text") from error
+
+
+def parse_yaml(text: str) -> Any:
+    """The content of a YAML text.
+
+    Raises:
+        YamlError: it cannot be read.
+    """
+    try:
+        _check_events(text)
+        return yaml.load(text, _LOADER)
+    except YamlError:
+        raise
+    except yaml.MarkedYAMLError as error:
+        raise YamlError(f"{error.problem or error.context}{_where(error.problem_mark)}") from error
+    except Exception as error:  # PyYAML's constructors raise whatever Python does
+        reason = " ".join(str(error).split())
+        raise YamlError(f"a value cannot be read ({type(error).__name__}: {reason})") from error
+
+
+def _check_events(text: str) -> None:
+    """Refuses aliases and deep nesting before anything is built of them."""
+    depth = 0
+    for event in yaml.parse(text, _LOADER):
+        if isinstance(event, yaml.AliasEvent):
+            raise YamlError(
+                f"aliases (*{event.anchor}) are not supported{_where(event.start_mark)}; write "
+                "the value out"
+            )
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise YamlError(f"more than {MAX_DEPTH} levels are nested{_where(event.start_mark)}")
+
+
+def _where(mark: yaml.Mark | None) -> str:
+    return f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""

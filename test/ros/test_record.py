@@ -1,0 +1,121 @@
+"""`lgc record`: what is on disk while it records, when it is ready, and when nothing comes."""
+
+import signal
+
+import pytest
+
+pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
+
+from ros.processes import image_message, info_message
+from ros.test_play_record import lgc, recording
+from sensor_msgs.msg import CameraInfo, Image
+from std_msgs.msg import String
+
+from lgc_ros.errors import SourceError
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.sources.rosbag import open_bag
+from lgc_ros.sources.synthetic import SyntheticSource
+
+NOTE, IMAGES, INFOS = "/note", "/camera/image_raw", "/camera/camera_info"
+
+
+def recorded(path):
+    """Number of messages by topic of a bag, or of what is on disk of one; none if unreadable."""
+    try:
+        with open_bag(path, quiet=True) as reader:
+            return {c.topic: c.msgcount for c in reader.connections}
+    except SourceError:
+        return {}
+
+
+@pytest.mark.parametrize("name", ["out.mcap", "folder"])
+def test_a_few_bytes_are_on_disk_while_the_recording_goes_on(tmp_path, name):
+    out = tmp_path / name
+    part = tmp_path / "out.mcap.part" if name == "out.mcap" else out
+    with recording(tmp_path, out, NOTE) as recorder:
+        notes = recorder.speak(String, NOTE)
+        for number in range(1, 3):
+            notes.publish(String(data="much less than a chunk"))
+            recorder.spin_until(
+                lambda number=number: recorded(part).get(NOTE) == number, "the note on disk"
+            )
+        recorder.end(signal.SIGKILL)
+    assert recorded(part) == {NOTE: 2}
+
+
+def test_what_kill_9_leaves_is_evaluated_and_named_to_who_looks_for_the_rest(tmp_path):
+    out, part = tmp_path / "out.mcap", tmp_path / "out.mcap.part"
+    camera = Camera.from_K([[262, 0, 160], [0, 262, 120], [0, 0, 1]], 320, 240)
+    frames = list(SyntheticSource("walk", 4, camera=camera))
+    with recording(tmp_path, out, IMAGES, INFOS) as recorder:
+        images, infos = recorder.speak(Image, IMAGES), recorder.speak(CameraInfo, INFOS)
+        for frame in frames:
+            infos.publish(info_message(frame))
+            images.publish(image_message(frame))
+        everything = {IMAGES: len(frames), INFOS: len(frames)}
+        recorder.spin_until(lambda: recorded(part) == everything, "all images on disk")
+        recorder.end(signal.SIGKILL)
+    for words in (("run", part, "--out", tmp_path / "run"), ("evaluate", "bag", part)):
+        code, said = lgc(tmp_path, *words, "--method", "ransac+ratio")
+        assert code == 0, said
+        assert "the recording was cut off" in said
+    for words in (("run", out), ("evaluate", "bag", out), ("record", out, NOTE)):
+        code, said = lgc(tmp_path, *words)
+        assert code == 1
+        assert f"an interrupted recording left {part}" in said, said
+        assert f"lgc run {part}" in said
+
+
+def test_a_recorder_killed_before_its_first_message_leaves_a_bag_that_says_so(tmp_path):
+    out, part = tmp_path / "out.mcap", tmp_path / "out.mcap.part"
+    with recording(tmp_path, out, NOTE) as recorder:
+        recorder.spin_until(lambda: list(part.glob("*.mcap")), "the file of the recording")
+        recorder.end(signal.SIGKILL)
+    code, said = lgc(tmp_path, "run", part)
+    assert code == 1
+    assert "no message was recorded" in said
+
+
+def test_ready_is_said_once_every_named_topic_is_connected(tmp_path):
+    with recording(tmp_path, tmp_path / "out.mcap", NOTE, "/other") as recorder:
+        notes = recorder.speak(String, NOTE)
+        recorder.spin_until(lambda: "waiting for a publisher of /other" in recorder.log)
+        notes.publish(String(data="not lost, although /other is awaited"))
+        assert "ready" not in recorder.log
+        recorder.speak(String, "/other")
+        recorder.spin_until(lambda: f"ready: recording {NOTE}, /other" in recorder.log)
+        assert recorder.end() == 0, recorder.log
+    assert recorded(tmp_path / "out.mcap")[NOTE] == 1
+
+
+def test_a_recorder_of_everything_is_ready_for_what_is_published(tmp_path):
+    with recording(tmp_path, tmp_path / "out.mcap", "--all") as recorder:
+        notes = recorder.speak(String, NOTE)
+        recorder.spin_until(lambda: "ready: recording" in recorder.log)
+        notes.publish(String(data="a note"))
+        recorder.spin_until(lambda: recorded(tmp_path / "out.mcap.part").get(NOTE), "the note")
+        assert recorder.end() == 0, recorder.log
+
+
+@pytest.mark.parametrize("name", ["out.mcap", "folder"])
+@pytest.mark.parametrize("published", [True, False])
+def test_recording_nothing_is_an_error_that_leaves_nothing(tmp_path, name, published):
+    out = tmp_path / name
+    with recording(tmp_path, out, NOTE, "/other") as recorder:
+        if published:
+            recorder.speak(String, NOTE)
+        recorder.spin_until(lambda: "waiting for a publisher of" in recorder.log)
+        assert recorder.end() == 1, recorder.log
+    said = " ".join(recorder.log.split())
+    assert "nothing was recorded" in said
+    assert f"{NOTE}, /other" in said
+    assert "wrote" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["record"]
+
+
+def test_recording_nothing_in_a_given_time_is_an_error_too(tmp_path):
+    code, said = lgc(tmp_path, "record", tmp_path / "out.mcap", NOTE, "--duration", 1)
+    assert code == 1
+    assert "nothing was recorded" in said
+    assert NOTE in said
+    assert not (tmp_path / "out.mcap").exists()
