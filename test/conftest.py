@@ -29,8 +29,54 @@ def walk():
 
 
 @pytest.fixture(scope="session")
+def short_walk():
+    """14 small frames of a walk, in memory."""
+    from runs import CAMERA, Frames
+
+    from lgc_ros.sources.synthetic import SyntheticSource
+
+    return Frames(SyntheticSource("walk", 14, rate_hz=10.0, camera=CAMERA, noise=1.5))
+
+
+@pytest.fixture(scope="session")
+def finished_run(short_walk):
+    """Odometry over the short walk."""
+    from runs import OPTIONS
+
+    from lgc_ros.evaluation.runner import run_odometry
+
+    return run_odometry(short_walk, OPTIONS)
+
+
+@pytest.fixture(scope="session")
+def tum_folder(short_walk, tmp_path_factory):
+    """The short walk as a TUM folder."""
+    from lgc_ros.sources.tum import write_tum
+
+    folder = tmp_path_factory.mktemp("tum") / "walk"
+    write_tum(short_walk, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def world():
+    """A synthetic room."""
+    from lgc_ros.synthetic import World
+
+    return World(seed=0)
+
+
+@pytest.fixture(scope="session")
+def small_camera():
+    """A camera with few pixels, for fast rendering."""
+    from lgc_ros.geometry.camera import Camera
+
+    return Camera.from_K([[131.0, 0, 79.5], [0, 131.0, 59.5], [0, 0, 1]], 160, 120)
+
+
+@pytest.fixture(scope="session")
 def data_dir():
-    """Folder with real data sets, as the environment variable LGC_DATA_DIR says."""
+    """Folder with real data sets, from the environment variable LGC_DATA_DIR."""
     path = os.environ.get("LGC_DATA_DIR")
     if not path:
         pytest.skip("LGC_DATA_DIR is not set: no real data to read")

@@ -37,11 +37,11 @@ from lgc_ros.estimation.two_view import (
 from lgc_ros.evaluation.pair_metrics import (
     NO_POSE_ERROR_DEG,
     PairScore,
-    evaluate_pairs,
     pose_error_deg,
     score_result,
     summarize,
 )
+from lgc_ros.evaluation.pair_runner import evaluate_pairs
 from lgc_ros.evaluation.pairs import read_pairs
 from lgc_ros.filter.checkpoint import find_model, load_checkpoint
 from lgc_ros.filter.side_information import network_inputs

@@ -1,4 +1,4 @@
-"""How commands say that something is wrong: a remedy instead of a traceback."""
+"""Errors and log messages on the console: a cause and a remedy instead of a traceback."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ REMEDIES = {
     "rclpy": ROS,
     "rosbags": "bags need the package rosbags: pip install 'lgc_ros[bags]'",
 }
-INTERRUPTED = 130  # as shells count SIGINT
+INTERRUPTED = 130  # exit code of shells after SIGINT
 ROS_INTERFACES = ("_msgs", "_interfaces", "_srvs")
 
 
 @contextmanager
 def explained_errors() -> Iterator[None]:
-    """Ends the process with code 1 and a message instead of a traceback."""
+    """Exit with code 1 and a message instead of a traceback on errors the user can fix."""
     try:
         yield
     except LgcError as error:
-        _end(str(error))
+        _fail(str(error))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         remedy = ROS if package.endswith(ROS_INTERFACES) else REMEDIES.get(package)
         if remedy is None:
             raise
-        _end(remedy)
-    except KeyboardInterrupt:  # of the user, while modules are still being imported
+        _fail(remedy)
+    except KeyboardInterrupt:  # while modules are still being imported
         sys.exit(INTERRUPTED)
 
 
 class ConsoleHandler(logging.Handler):
-    """Shows what is logged as errors are shown, above a progress bar if there is one."""
+    """Shows log messages in the style of errors, above a progress bar if there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
         style = "yellow" if record.levelno >= logging.WARNING else "dim"
-        _say(style, record.levelname.lower(), self.format(record))
+        _print(style, record.levelname.lower(), self.format(record))
 
 
-def _end(message: str) -> None:
-    _say("bold red", "error", message)
+def _fail(message: str) -> None:
+    _print("bold red", "error", message)
     sys.exit(1)
 
 
-def _say(style: str, kind: str, message: str) -> None:
-    # Lines are left to the terminal: broken here, paths could not be copied or searched for.
+def _print(style: str, kind: str, message: str) -> None:
+    # The terminal wraps long lines; wrapped here, paths could not be copied or searched for.
     stderr.print(f"[{style}]{kind}:[/]", escape(message), highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Looks at an installation and says what is wrong with it and what to do about it."""
+"""The checks of `lgc doctor`: what is installed, what is missing, and how to fix it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OK, MISSING, BROKEN = "ok", "missing", "broken"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: whether it works, what was found, and the remedy if there is one."""
+    """Result of one check: a status, what was found, and a remedy if there is one."""
 
     subject: str
     status: str
@@ -24,9 +24,19 @@ class Finding:
     remedy: str = ""
     required: bool = True
 
+    @property
+    def ok(self) -> bool:
+        """Whether the component works."""
+        return self.status == OK
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether the component is broken, or required and missing."""
+        return self.status == BROKEN or (self.required and not self.ok)
+
 
 def examine() -> Iterator[Finding]:
-    """Look at everything the package uses; what is required comes first."""
+    """Check every component that the package uses, required ones first."""
     yield Finding("python", OK, f"{platform.python_version()} at {sys.executable}")
     yield _module("numpy")
     yield _module("cv2", "pip install 'lgc_ros[opencv]', or apt install python3-opencv")
@@ -53,7 +63,7 @@ def examine() -> Iterator[Finding]:
 
 
 def _module(name: str, remedy: str = "", required: bool = True) -> Finding:
-    remedy = remedy or f"pip install {name}, or install lgc_ros again"
+    remedy = remedy or f"pip install {name}, or reinstall lgc_ros"
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -65,15 +75,15 @@ def _module(name: str, remedy: str = "", required: bool = True) -> Finding:
     return Finding(name, OK, str(getattr(module, "__version__", "installed")), "", required)
 
 
-def _checked(subject: str, look: Callable[[], Finding]) -> Finding:
+def _checked(subject: str, check: Callable[[], Finding]) -> Finding:
     try:
-        return look()
+        return check()
     except Exception as error:
-        return Finding(subject, BROKEN, str(error), "repair what is reported above first")
+        return Finding(subject, BROKEN, str(error), "fix the problems above first")
 
 
 def _opencv_parts() -> Finding:
-    def look() -> Finding:
+    def check() -> Finding:
         import cv2
 
         from lgc_ros.features.base import EXTRACTORS
@@ -81,10 +91,10 @@ def _opencv_parts() -> Finding:
         parts = [name for name in EXTRACTORS if _extracts(name)]
         contrib = hasattr(cv2, "xfeatures2d") and hasattr(cv2.xfeatures2d, "matchGMS")
         found = ", ".join([*parts, *(["gms"] if contrib else [])])
-        remedy = "" if contrib else "opencv-contrib-python-headless brings gms (a baseline only)"
+        remedy = "" if contrib else "opencv-contrib-python-headless adds gms (a baseline only)"
         return Finding("opencv parts", OK, found, remedy)
 
-    return _checked("opencv parts", look)
+    return _checked("opencv parts", check)
 
 
 def _extracts(name: str) -> bool:
@@ -98,41 +108,42 @@ def _extracts(name: str) -> bool:
 
 
 def _gpu() -> Finding:
-    def look() -> Finding:
+    def check() -> Finding:
         import torch
 
         if not torch.cuda.is_available():
-            detail = f"none seen by torch; the filter runs on {os.cpu_count()} CPU cores"
+            detail = f"none visible to torch; the filter runs on {os.cpu_count()} CPU cores"
             return Finding("gpu", MISSING, detail, "", required=False)
         return Finding("gpu", OK, torch.cuda.get_device_name(0), "", required=False)
 
-    return _checked("gpu", look)
+    return _checked("gpu", check)
 
 
 def _models() -> Finding:
-    def look() -> Finding:
+    def check() -> Finding:
         from lgc_ros.filter.checkpoint import load_checkpoint, shipped_models
 
         names = shipped_models()
         for name in names:
             load_checkpoint(name)
         if not names:
-            return Finding("models", MISSING, "none shipped", "install lgc_ros again")
+            return Finding("models", MISSING, "none shipped", "reinstall lgc_ros")
         return Finding("models", OK, ", ".join(names))
 
-    return _checked("models", look)
+    return _checked("models", check)
 
 
 def _engines() -> Finding:
-    def look() -> Finding:
+    def check() -> Finding:
         from lgc_ros.filter.backends.engines import MODULES, fastest_engine, missing_modules
         from lgc_ros.filter.checkpoint import load_checkpoint, shipped_models
 
         name, reason = fastest_engine(load_checkpoint(shipped_models()[0])[1])
-        there = [engine for engine in ("numba", "torch", *MODULES) if not missing_modules(engine)]
-        return Finding("filter engines", OK, f"{', '.join(there)}; auto is {name}: {reason}")
+        engines = ("numba", "torch", *MODULES)
+        available = ", ".join(engine for engine in engines if not missing_modules(engine))
+        return Finding("filter engines", OK, f"{available}; auto selects {name}: {reason}")
 
-    return _checked("filter engines", look)
+    return _checked("filter engines", check)
 
 
 def _ros_environment() -> Finding:

@@ -1,30 +1,45 @@
-"""Where commands write: places are checked before the work, so that none of it is lost."""
+"""Consoles, progress bars, and output paths, which are checked before the work starts."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
+from lgc_ros.cli.errors import stderr
 from lgc_ros.errors import ConfigError
+
+stdout = Console()
 
 
 def check_folder(folder: Path | None) -> Path | None:
-    """A folder that is there, or can be made; for `--out`."""
+    """Validate `--out`: an existing folder, or one that can be created."""
     if folder is not None:
         _check_place(folder, f"--out {folder}")
     return folder
 
 
 def check_json(path: Path | None) -> Path | None:
-    """A file that can be written; for `--json`."""
+    """Validate `--json`: a file that can be written."""
     if path is None:
         return None
     if path.is_dir():
-        raise ConfigError(f"--json {path} is a folder: name a file, such as {path / 'out.json'}")
+        raise ConfigError(f"--json {path} is a folder: give a file, such as {path / 'out.json'}")
     _check_place(path.parent, f"--json {path}")
     return path
 
@@ -32,18 +47,45 @@ def check_json(path: Path | None) -> Path | None:
 def _check_place(folder: Path, option: str) -> None:
     place = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     if not place.is_dir():
-        raise ConfigError(f"{option}: {place} is a file, not a folder; name another place")
+        raise ConfigError(f"{option}: {place} is a file, not a folder; give another path")
     if not os.access(place, os.W_OK | os.X_OK):
-        raise ConfigError(f"{option}: {place} is write-protected; name another place")
+        raise ConfigError(f"{option}: {place} is write-protected; give another path")
 
 
 def write_json(path: Path, content: dict) -> None:
-    """Write results for programs to read."""
+    """Write machine-readable results."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-JsonOption = Annotated[
-    Path | None,
-    typer.Option("--json", callback=check_json, help="Write the results to this JSON file."),
-]
+def echo_written(*paths: Path | None) -> None:
+    """Tell the user which files and folders were written."""
+    for path in filter(None, paths):
+        typer.echo(f"wrote {path}")
+
+
+class FrameRate(ProgressColumn):
+    """Frames per second."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed or 0.0:.1f} fps")
+
+
+@contextmanager
+def progress_bar(
+    title: str, *extra: ProgressColumn, **fields: object
+) -> Iterator[Callable[..., None]]:
+    """Show a progress bar on stderr; yields `update(completed=…, total=…, advance=…, FIELD=…)`.
+
+    `extra` columns may show the `fields` of the task.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        *extra,
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=stderr, transient=True) as bar:
+        task = bar.add_task(title, total=None, **fields)
+        yield lambda **changes: bar.update(task, **changes)

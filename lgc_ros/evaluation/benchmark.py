@@ -1,7 +1,7 @@
-"""Latency by stage and what it is measured against, as ratios taken in one run.
+"""Latency by stage, and ratios to alternatives measured in the same run.
 
-Contestants take turns, so that whatever else a noisy machine does falls on all of them alike. A
-ratio is the median over the rounds of the ratio within a round.
+Cases take turns, so that other load on the machine affects all of them alike. A ratio is the
+median over rounds of the ratio within a round.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from lgc_ros.estimation.two_view import STAGES, TwoViewPipeline
 from lgc_ros.evaluation.benchmark_cases import (
     FULL,
     MATCHES,
-    Contestants,
-    deciders,
-    filters,
-    matchers,
-    odometries,
+    Cases,
+    filter_cases,
+    matcher_cases,
+    odometry_cases,
     real_pairs,
     rendered_pairs,
+    solver_cases,
 )
 from lgc_ros.features.base import make_extractor
 from lgc_ros.images.frame import Frame
@@ -35,15 +35,16 @@ from lgc_ros.visualization.matches import load_pyplot
 
 METHODS = ("cn", "cn-8pt", "ransac", "poselib+ratio")
 HARD_PAIRS = 3
-FRAMES, FIRST, SECOND = 48, 0, 6
+FRAMES = 48
+FIRST, SECOND = 0, 6  # frames of the pair on which stages are timed
 WARM_UP_ROUNDS = 2
 RATIOS = {
-    "filter_over_gemm": "the filter / its matrix products alone in the fastest engine here",
-    "eager_over_filter": "the network in plain PyTorch / the filter",
-    "ransac_over_cn": "OpenCV's RANSAC on all matches / filter and estimator, at most 25 % right",
-    "bf_over_match": "OpenCV's brute force / our matcher",
-    "frame_over_extract": "odometry per frame, pipelined / extraction alone",
-    "default_over_fast": "odometry per frame, profile default / fast",
+    "filter_over_gemm": "filter / its matrix products alone in the fastest engine",
+    "eager_over_filter": "network in plain PyTorch / filter",
+    "ransac_over_cn": "OpenCV RANSAC / filter and estimator, if at most 25 % of matches are true",
+    "bf_over_match": "OpenCV brute-force matcher / ours",
+    "frame_over_extract": "pipelined odometry / feature extraction alone, per frame",
+    "default_over_fast": "odometry with profile default / fast, per frame",
 }
 
 Times = dict[str, np.ndarray]
@@ -58,11 +59,12 @@ def run_bench(
     """Medians, 5th and 95th percentiles in milliseconds, and the ratios of RATIOS.
 
     Args:
-        rounds: how often methods, hard pairs and sequences run; single steps three times as often.
-        device: where the filter runs.
-        pairs: folder with pairs.txt and images/, whose pairs with few right matches RANSAC meets;
-            without it, rendered ones.
-        progress: told how much is done of how much.
+        rounds: measurements of methods, hard pairs and sequences; filters and matchers are
+            measured three times as often.
+        device: device of the filter.
+        pairs: folder with pairs.txt and images/, whose hard pairs RANSAC is measured on; rendered
+            ones if None.
+        progress: called with the number of finished rounds and their total.
     """
     many = 3 * rounds
     total = 3 * rounds + 2 * many + 5 * WARM_UP_ROUNDS
@@ -78,12 +80,12 @@ def run_bench(
     features = [extract(frames[index].image) for index in (FIRST, SECOND)]
     hard = list(islice(real_pairs(pairs) if pairs else rendered_pairs(source), HARD_PAIRS))
     stages = stage_times(frames[FIRST], frames[SECOND], device, rounds, tick)
-    filtering = take_turns(filters(device), many, tick)
-    matching = take_turns(matchers(*features), many, tick)
-    deciding = take_turns(deciders(hard, device), rounds, tick)
-    sequences = take_turns(odometries(frames, device), rounds, tick)
+    filtering = take_turns(filter_cases(device), many, tick)
+    matching = take_turns(matcher_cases(*features), many, tick)
+    solving = take_turns(solver_cases(hard, device), rounds, tick)
+    sequences = take_turns(odometry_cases(frames, device), rounds, tick)
     per_frame = {name: values / len(frames) for name, values in sequences.items()}
-    ratios = _ratios(filtering, matching, deciding, per_frame)
+    ratios = _ratios(filtering, matching, solving, per_frame)
     return {
         "machine": _machine(device),
         "rounds": rounds,
@@ -98,11 +100,11 @@ def run_bench(
     }
 
 
-def take_turns(contestants: Contestants, rounds: int, tick: Callable[[], None]) -> Times:
-    """Milliseconds of each contestant in each round, after rounds that only warm up."""
-    times: dict[str, list[float]] = {name: [] for name in contestants}
+def take_turns(cases: Cases, rounds: int, tick: Callable[[], None]) -> Times:
+    """Milliseconds of each case in each round, after warm-up rounds."""
+    times: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(WARM_UP_ROUNDS + rounds):
-        for name, call in contestants.items():
+        for name, call in cases.items():
             start = perf_counter()
             call()
             times[name].append(1e3 * (perf_counter() - start))
@@ -113,7 +115,7 @@ def take_turns(contestants: Contestants, rounds: int, tick: Callable[[], None]) 
 def stage_times(
     frame0: Frame, frame1: Frame, device: str, rounds: int, tick: Callable[[], None]
 ) -> dict[str, Times]:
-    """Milliseconds by method and stage, as the pipelines themselves tell them."""
+    """Milliseconds by method and stage, as the pipelines report them."""
     pipelines = {name: TwoViewPipeline(name, device=device) for name in METHODS}
     rows: dict[str, list[dict[str, float]]] = {name: [] for name in METHODS}
     for _ in range(WARM_UP_ROUNDS + rounds):
@@ -122,8 +124,8 @@ def stage_times(
             rows[name].append(result.ms)
         tick()
     return {
-        name: {stage: np.array([ms[stage] for ms in told[WARM_UP_ROUNDS:]]) for stage in STAGES}
-        for name, told in rows.items()
+        name: {stage: np.array([ms[stage] for ms in times[WARM_UP_ROUNDS:]]) for stage in STAGES}
+        for name, times in rows.items()
     }
 
 
@@ -133,15 +135,15 @@ def spread(values: Sequence[float] | np.ndarray) -> dict[str, float]:
     return {"median": float(median), "p5": float(low), "p95": float(high)}
 
 
-def _ratios(filtering: Times, matching: Times, deciding: Times, per_frame: Times) -> Times:
+def _ratios(filtering: Times, matching: Times, solving: Times, per_frame: Times) -> Times:
     products = [values for name, values in filtering.items() if name.startswith("gemm")]
     fastest, default = min(products, key=np.median), filtering[f"default {FULL}"]
-    hard_pairs = range(len(deciding) // 2)
+    hard_pairs = range(len(solving) // 2)
     return {
         "filter_over_gemm": default / fastest,
         "eager_over_filter": filtering["plain torch"] / default,
         "ransac_over_cn": np.concatenate(
-            [deciding[f"ransac {pair}"] / deciding[f"cn {pair}"] for pair in hard_pairs]
+            [solving[f"ransac {pair}"] / solving[f"cn {pair}"] for pair in hard_pairs]
         ),
         "bf_over_match": matching["brute force"] / matching["ours"],
         "frame_over_extract": per_frame["default"] / per_frame["extraction"],
@@ -160,7 +162,7 @@ def _machine(device: str) -> dict[str, object]:
 
 
 def plot_bench(path: Path, results: dict) -> None:
-    """The filter's time against the number of matches, and the stages of each method."""
+    """Plot filter time over the number of matches, and the stages of each method."""
     plt = load_pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     by_engine: dict[str, list[dict[str, float]]] = {}
@@ -184,7 +186,7 @@ def plot_bench(path: Path, results: dict) -> None:
         right.barh(methods, width, left=start, label=stage)
         start += width
     right.invert_yaxis()
-    right.set(xlabel="two images of 2000 keypoints to their pose (ms)")
+    right.set(xlabel="relative pose of two images with 2000 keypoints (ms)")
     right.legend(frameon=False)
     figure.savefig(path, dpi=150)
     plt.close(figure)

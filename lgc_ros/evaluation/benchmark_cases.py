@@ -1,4 +1,4 @@
-"""Who takes part in the benchmark: calls that do the same work in different ways."""
+"""The cases of the benchmark: calls that do the same work in different ways."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from lgc_ros.sources.synthetic import SyntheticSource
 
 MATCHES = (500, 1000, 2000, 4000)
 FULL = 2000
-# Share of right matches that makes a pair hard, and still possible.
+# Share of true matches of a pair that is hard, but solvable.
 HARD_SHARE = 0.05, 0.25
-HARD_GAPS = (12, 16, 20, 24, 28, 32)
+HARD_GAPS = (12, 16, 20, 24, 28, 32)  # frames between the views of rendered pairs
 
-Contestants = dict[str, Callable[[], object]]
+Cases = dict[str, Callable[[], object]]
 
 
 class PlainNetwork(nn.Module):
-    """The network as one would write it down from the paper: convolutions, (1, C, N), eager."""
+    """The network as written in the paper: 1x1 convolutions over (1, C, N), eager mode."""
 
     def __init__(self, network: CorrespondenceNetwork) -> None:
         super().__init__()
@@ -86,15 +86,15 @@ def _convolution(linear: nn.Linear) -> nn.Conv1d:
     return convolution
 
 
-def filters(device: str) -> Contestants:
-    """Every engine with every number of matches, the plain network, the products alone."""
+def filter_cases(device: str) -> Cases:
+    """Every engine by number of matches, the plain network, and its matrix products alone."""
     network, info = load_checkpoint("sift")
     channels = COORDINATES + info.network.side
     rows = np.random.default_rng(0).uniform(-0.5, 0.5, (max(MATCHES), channels))
     rows = rows.astype(np.float32)
     plain, tensor = PlainNetwork(network), torch.from_numpy(rows[:FULL].T[None].copy())
-    # OpenMP's threads spin for a while after their work: what uses them is followed by what takes
-    # one thread, and the compiled network comes after those that leave no such threads behind.
+    # OpenMP threads keep spinning for a while. Engines that use them are followed by those with
+    # one thread, and the compiled network comes after engines that leave no such threads behind.
     names = ("torch", *MODULES, "numba")
     engines = {
         name: make_engine(name, network, info, device)
@@ -111,8 +111,8 @@ def filters(device: str) -> Contestants:
     return {"plain torch": plain_torch, **_products(network), **sweep}
 
 
-def _products(network: CorrespondenceNetwork) -> Contestants:
-    """The matrix products of the network and nothing else, by layout and engine."""
+def _products(network: CorrespondenceNetwork) -> Cases:
+    """The matrix products of the network alone, by layout and engine."""
     weights = [layer.linear.weight.detach() for layer in network.perceptrons()]
     width = network.config.width
     rows, columns = torch.rand(FULL, width), torch.rand(width, FULL)
@@ -129,10 +129,10 @@ def _products(network: CorrespondenceNetwork) -> Contestants:
     compiled = CompiledNetwork(network, torch.get_num_threads())
     panels = np.random.default_rng(0).random((-(-FULL // COLUMNS), width, COLUMNS), np.float32)
     panels_out = np.empty_like(panels)
-    contestants = {"gemm torch rows": by_rows, "gemm torch cols": by_columns}
+    cases = {"gemm torch rows": by_rows, "gemm torch cols": by_columns}
     if not missing_modules("openvino"):
-        contestants["gemm openvino"] = _openvino_products(weights, columns.numpy())
-    return contestants | {"gemm numba": lambda: compiled.products_alone(panels, panels_out)}
+        cases["gemm openvino"] = _openvino_products(weights, columns.numpy())
+    return cases | {"gemm numba": lambda: compiled.products_alone(panels, panels_out)}
 
 
 def _openvino_products(weights: Sequence[torch.Tensor], columns: np.ndarray) -> Callable:
@@ -142,7 +142,7 @@ def _openvino_products(weights: Sequence[torch.Tensor], columns: np.ndarray) -> 
     x = opset8.parameter([weights[0].shape[1], -1], np.float32)
     product = x
     for weight in weights:
-        # Of norm one, so that the chain neither overflows nor ends in slow denormal numbers.
+        # Orthogonal, so that the chain neither overflows nor produces slow denormal numbers.
         rotation = torch.linalg.qr(weight)[0].numpy()
         product = opset8.matmul(opset8.constant(rotation), product, False, False)
     settings = {
@@ -155,8 +155,8 @@ def _openvino_products(weights: Sequence[torch.Tensor], columns: np.ndarray) -> 
     return lambda: request.infer([columns], share_inputs=True, share_outputs=True)
 
 
-def matchers(features0: Features, features1: Features) -> Contestants:
-    """OpenCV's brute force and our matcher."""
+def matcher_cases(features0: Features, features1: Features) -> Cases:
+    """OpenCV's brute-force matcher and ours."""
     brute_force = cv2.BFMatcher(cv2.NORM_L2)
     return {
         "brute force": lambda: brute_force.knnMatch(
@@ -166,21 +166,21 @@ def matchers(features0: Features, features1: Features) -> Contestants:
     }
 
 
-def deciders(pairs: Sequence[Correspondences], device: str) -> Contestants:
-    """RANSAC on all matches of each pair, and the filter with its estimator."""
+def solver_cases(pairs: Sequence[Correspondences], device: str) -> Cases:
+    """RANSAC on all matches of each pair, and the filter followed by its estimator."""
     methods = {
         "ransac": RelativePoseSolver("ransac"),
         "cn": RelativePoseSolver("cn", device=device),
     }
     return {
-        f"{name} {index}": lambda decide=decide, pair=pair: decide(pair)
+        f"{name} {index}": lambda solve=solve, pair=pair: solve(pair)
         for index, pair in enumerate(pairs)
-        for name, decide in methods.items()
+        for name, solve in methods.items()
     }
 
 
 def rendered_pairs(source: SyntheticSource) -> Iterator[Correspondences]:
-    """Views so far apart that few of their matches are right."""
+    """Rendered views so far apart that few of their matches are true."""
     extract = make_extractor("sift", FULL)
     frames = {index: source[index] for index in (0, *HARD_GAPS)}
     features = {index: extract(frame.image) for index, frame in frames.items()}
@@ -192,7 +192,7 @@ def rendered_pairs(source: SyntheticSource) -> Iterator[Correspondences]:
 
 
 def real_pairs(folder: Path) -> Iterator[Correspondences]:
-    """Pairs of a set with known poses of which few matches are right."""
+    """Pairs of a dataset with ground truth of which few matches are true."""
     extract = make_extractor("sift", FULL)
     found = False
     for pair in read_pairs(folder / "pairs.txt"):
@@ -208,7 +208,9 @@ def real_pairs(folder: Path) -> Iterator[Correspondences]:
             found = True
             yield matched
     if not found:
-        raise DatasetError(f"{folder} has no pair of which 5 to 25 % of the matches are right")
+        raise DatasetError(
+            f"{folder} has no pair with 5 to 25 % true matches: give a set with wider baselines"
+        )
 
 
 def _matched(
@@ -222,8 +224,8 @@ def _is_hard(pair: Correspondences, R_10: np.ndarray, t_10: np.ndarray) -> bool:
     return low <= true_matches(pair, R_10, t_10).mean() <= high
 
 
-def odometries(frames: Sequence[Frame], device: str) -> Contestants:
-    """Whole sequences: extraction alone, and pipelined odometry by profile."""
+def odometry_cases(frames: Sequence[Frame], device: str) -> Cases:
+    """Whole sequences: feature extraction alone, and pipelined odometry by profile."""
     with thread_limit(1):
         by_profile = {
             profile: VisualOdometry(load_profile(profile, {"device": device}))
@@ -239,7 +241,7 @@ def odometries(frames: Sequence[Frame], device: str) -> Contestants:
         for frame in frames:
             by_profile["default"].extract(frame.image)
 
-    contestants = {
+    cases = {
         name: lambda odometry=odometry: run(odometry) for name, odometry in by_profile.items()
     }
-    return {"extraction": extract, **contestants}
+    return {"extraction": extract, **cases}

@@ -1,4 +1,4 @@
-"""One image of a sequence with what is known about it."""
+"""One image of a sequence, with its camera, pose and depth where known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lgc_ros.images.encoding import decode_compressed
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """An image, when it was taken and, where known, by which camera and from where."""
+    """An image with its stamp and, where known, its camera, true pose and depth."""
 
     index: int
     stamp_ns: int
@@ -23,14 +23,14 @@ class Frame:
     T_wc: np.ndarray | None = None  # (4, 4) ground truth, camera to world, metres
     depth: np.ndarray | None = None  # (H, W) float32 metres, 0 = unknown
     name: str = ""
-    T_oc: np.ndarray | None = None  # (4, 4) where wheel odometry says the camera is, metres
+    T_oc: np.ndarray | None = None  # (4, 4) camera pose from wheel odometry, metres
 
 
 def read_image(path: str | Path) -> np.ndarray:
     """Read an image file as uint8, gray (H, W) or BGR (H, W, 3).
 
-    The pixels are as stored: a rotation flag (EXIF) is not applied, because calibrations are made
-    for the sensor's own orientation.
+    An EXIF rotation flag is not applied, because calibrations refer to the orientation of the
+    sensor.
     """
     path = Path(path)
     try:

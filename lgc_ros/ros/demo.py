@@ -14,13 +14,15 @@ import numpy as np
 
 from lgc_ros.estimation.two_view import TwoViewPipeline, true_matches
 from lgc_ros.evaluation.pair_metrics import score_result
-from lgc_ros.evaluation.trajectory_metrics import evaluate_track, load_evo, read_track, write_tum
+from lgc_ros.evaluation.trajectory_input import load_trajectory
+from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory, load_evo
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
 from lgc_ros.ros.live import INLIERS, ODOMETRY, LiveOptions, LiveRun, run_live
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
 from lgc_ros.sources.rosbag import GROUND_TRUTH_TOPIC
 from lgc_ros.sources.synthetic import SyntheticSource, default_camera
+from lgc_ros.sources.trajectory import write_trajectory
 from lgc_ros.synthetic import World
 from lgc_ros.visualization.matches import draw_two_view, write_image
 from lgc_ros.visualization.point_cloud import landmark_cloud
@@ -98,21 +100,21 @@ def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     recording = out / RECORDING
     live = run_live(bag, recording, out / NODE_LOG, live_options, live_progress)
     show(EVALUATE, 0, 1, "")
-    estimate = read_track(f"{recording}:{ODOMETRY}")
-    write_tum(out / "trajectory_tum.txt", estimate)
-    errors = evaluate_track(estimate, read_track(f"{bag}:{GROUND_TRUTH_TOPIC}"))
+    estimate = load_trajectory(f"{recording}:{ODOMETRY}")
+    write_trajectory(out / "trajectory_tum.txt", estimate)
+    errors = evaluate_trajectory(estimate, load_trajectory(f"{bag}:{GROUND_TRUTH_TOPIC}"))
     cloud = landmark_cloud(bag, IMAGE_TOPIC, recording, INLIERS, source.camera, errors)
     show(EVALUATE, 1, 1, f"ATE {100 * errors.ate_rmse_m:.1f} cm")
 
-    contestants = []
+    comparisons = []
     for index, method in enumerate(METHODS):
         show(COMPARE, index, len(METHODS), method)
-        contestants.append(_compare(method, world))
-        write_image(out / f"matches_{method}.jpg", contestants[-1].picture)
+        comparisons.append(_compare(method, world))
+        write_image(out / f"matches_{method}.jpg", comparisons[-1].picture)
     show(COMPARE, len(METHODS), len(METHODS), "")
 
     show(REPORT, 0, 1, "")
-    report = Report(options.frames, live, errors, *cloud, contestants)
+    report = Report(options.frames, live, errors, *cloud, comparisons)
     write_report(out, report)
     (out / "metrics.json").write_text(json.dumps(report.metrics(), indent=2) + "\n")
     show(REPORT, 1, 1, "")
@@ -152,14 +154,12 @@ def _compare(method: str, world: World) -> MethodComparison:
     T_10 = np.linalg.inv(frame1.T_wc) @ frame0.T_wc
     true_pose = T_10[:3, :3], T_10[:3, 3]
     result = TwoViewPipeline(method)(frame0.image, frame1.image, frame0.camera, frame1.camera)
-    right = true_matches(result.correspondences, *true_pose)
+    true = true_matches(result.correspondences, *true_pose)
     picture = draw_two_view(frame0.image, frame1.image, result, true_pose)
     return MethodComparison(
         method,
         cv2.resize(picture, None, fx=0.9, fy=0.9, interpolation=cv2.INTER_AREA),
-        len(right),
-        int(right.sum()),
         int(result.inliers.sum()),
-        int((result.inliers & right).sum()),
+        int((result.inliers & true).sum()),
         score_result(result, *true_pose).error_deg,
     )

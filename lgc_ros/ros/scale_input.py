@@ -16,10 +16,10 @@ from nav_msgs.msg import Odometry
 from sensor_msgs.msg import Image
 
 from lgc_ros.errors import ImageError
+from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.encoding import depth_from_message
 from lgc_ros.images.frame import Frame
 from lgc_ros.ros.messages import stamp_ns
-from lgc_ros.sources.trajectory import Trajectory
 
 # An image waits so long for the message that was measured with it or after it ...
 WAIT_S = 0.2

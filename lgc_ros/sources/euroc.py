@@ -11,11 +11,11 @@ import numpy as np
 
 from lgc_ros.errors import CameraError, SourceError
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.runtime.safe_yaml import YamlError, read_yaml
 from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.files import read_lines
-from lgc_ros.sources.trajectory import Trajectory
 
 GROUND_TRUTH = "state_groundtruth_estimate0"
 MODELS = {"radial-tangential": "plumb_bob", "equidistant": "equidistant"}

@@ -17,12 +17,13 @@ from transforms3d.quaternions import quat2mat
 
 from lgc_ros.errors import CameraError, ConfigError, ImageError, SourceError
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.encoding import DEPTH_ENCODINGS, depth_from_message, image_from_message
 from lgc_ros.images.frame import Frame
 from lgc_ros.runtime.safe_yaml import YamlError, read_yaml
 from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.mcap_salvage import SalvagedMcap, check_exists, is_cut_off
-from lgc_ros.sources.trajectory import Trajectory, read_trajectory
+from lgc_ros.sources.trajectory import read_trajectory
 
 if TYPE_CHECKING:
     from rosbags.highlevel import AnyReader

@@ -1,8 +1,8 @@
-"""A sequence through the synthetic world: exact pose and depth, a camera as good as asked for."""
+"""Rendered sequences with exact poses and depth, and the degradations of a real camera."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import cv2
 import numpy as np
@@ -11,24 +11,23 @@ from lgc_ros.errors import ConfigError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
 from lgc_ros.synthetic import World
-from lgc_ros.synthetic.scene import Scene
+from lgc_ros.synthetic.motion import TRAJECTORIES, Motion
 
 START_NS = 1_700_000_000_000_000_000
-SHUTTER_SAMPLES = 5  # renderings averaged for motion blur; odd, the middle one is the stamp
-EYE_HEIGHT_M = 1.5
+SHUTTER_SAMPLES = 5  # images averaged for motion blur; odd, so that the middle one is at the stamp
 
 
 class SyntheticSource:
-    """Frames along a trajectory in the world of `seed`, rendered when asked for.
+    """Frames along a trajectory through the world of `seed`, rendered on access.
 
-    Frame k is the same whether or not others were rendered before. `kind` is "room" or "street";
-    a `world` made before saves building it again, `seed` then chooses the way through it.
-    Degradations, all off by default, imitate a real camera:
+    Frame k does not depend on the frames rendered before. `kind` is "room" or "street". Pass a
+    `world` to reuse it; `seed` then only selects the path through it. Degradations of a real
+    camera, all off by default:
 
-    noise       deviation in grey levels of a mid-grey pixel (photon noise: less in the dark)
-    blur        open shutter as a fraction of the frame interval; the stamp is its middle
-    defocus_px  deviation of a Gaussian blur
-    exposure    relative size of a slow drift of the gain
+    noise       standard deviation at mid-grey in grey levels (photon noise: less in the dark)
+    blur        exposure time as a fraction of the frame interval; the stamp is its middle
+    defocus_px  standard deviation of a Gaussian blur
+    exposure    relative amplitude of a slow gain drift
     vignetting  fraction of light lost in the corners
     """
 
@@ -52,17 +51,17 @@ class SyntheticSource:
     ):
         if trajectory not in TRAJECTORIES:
             raise ConfigError(
-                f"unknown trajectory '{trajectory}'; known are {', '.join(TRAJECTORIES)}"
+                f"unknown trajectory '{trajectory}': use one of {', '.join(TRAJECTORIES)}"
             )
         if frames < 1 or rate_hz <= 0:
             raise ConfigError(
-                f"a sequence needs at least one frame and a positive rate, not {frames} frames "
+                f"a sequence needs at least one frame and a positive rate, got {frames} frames "
                 f"at {rate_hz:g} Hz"
             )
         if seed < 0:
-            raise ConfigError(f"the seed must not be negative, but is {seed}")
+            raise ConfigError(f"the seed must not be negative, got {seed}")
         if camera is not None and len(distortion):
-            raise ConfigError("give the distortion with the camera, not beside it")
+            raise ConfigError("set the distortion in the camera, not separately")
         self.camera = camera or default_camera(distortion)
         self.world = world or World(seed, kind)
         self.name = f"synthetic-{trajectory}-{seed}"
@@ -89,14 +88,14 @@ class SyntheticSource:
         return Frame(index, stamp_ns, image, self.camera, T_wc, depth, f"{self.name}/{index:06d}")
 
     def T_wc(self, index: int) -> np.ndarray:
-        """Ground truth camera-to-world pose (4, 4) of a frame, without rendering it."""
+        """Ground-truth pose (4, 4) camera to world of a frame, without rendering it."""
         return self._pose(self._motion, self._time_s(index))
 
     def _time_s(self, index: int) -> float:
         return (self._stamps_ns[index] - START_NS) * 1e-9
 
     def _degrade(self, image: np.ndarray, index: int) -> np.ndarray:
-        """The image as a real camera would have delivered it."""
+        """The image as a real camera would deliver it."""
         time = self._time_s(index)
         if self._blur:
             offsets = (np.arange(SHUTTER_SAMPLES) / (SHUTTER_SAMPLES - 1) - 0.5) * self._shutter_s
@@ -109,7 +108,7 @@ class SyntheticSource:
         if self._falloff is not None:
             light *= self._falloff
         if self._exposure:
-            drift = 0.6 * self._motion.swing(time, 5.0, 7) + 0.4 * self._motion.swing(time, 1.7, 8)
+            drift = 0.6 * self._motion.sway(time, 5.0, 7) + 0.4 * self._motion.sway(time, 1.7, 8)
             light *= np.float32(np.exp(self._exposure * drift))
         if self._noise:
             rng = np.random.default_rng((self._seed, 4, index))
@@ -119,7 +118,7 @@ class SyntheticSource:
 
 
 def default_camera(distortion: Sequence[float] = ()) -> Camera:
-    """640x480 with 63 degrees of horizontal view, like the cameras of many robots."""
+    """640x480 pixels, 63 degrees horizontal field of view, as many robots have."""
     K = np.array([[525.0, 0, 319.5], [0, 525.0, 239.5], [0, 0, 1]])
     return Camera.from_K(K, 640, 480, distortion)
 
@@ -129,95 +128,3 @@ def _falloff(camera: Camera, loss: float) -> np.ndarray:
     width, height = camera.size
     x, y = np.linspace(-1, 1, width)[None], np.linspace(-1, 1, height)[:, None]
     return (1 - loss * ((x * x + y * y) / 2) ** 1.5).astype(np.float32)[..., None]
-
-
-class Motion:
-    """What the trajectories share: the aisle of the world and a person's habits, by seed."""
-
-    def __init__(self, scene: Scene, seed: int, duration_s: float, speed_mps: float):
-        rng = np.random.default_rng((seed, 3))
-        aisle, self.pitch = scene.aisle, scene.pitch
-        self.duration_s = max(duration_s, 1e-9)
-        self.speed_mps = speed_mps
-        self.start = rng.random()
-        self.direction = rng.choice([-1, 1])
-        self._phases = rng.uniform(0, 2 * np.pi, 9)
-        self._angles = np.linspace(0, 2 * np.pi, 2049)
-        self._points = aisle * np.column_stack([np.cos(self._angles), np.sin(self._angles)])
-        steps = np.linalg.norm(np.diff(self._points, axis=0), axis=1)
-        self._arc = np.concatenate([[0], np.cumsum(steps)])
-        self.length_m = self._arc[-1]
-        self._aisle = aisle
-
-    def swing(self, time_s: float, period_s: float, habit: int) -> float:
-        """A sine of that period; every habit has its own phase."""
-        return np.sin(2 * np.pi * time_s / period_s + self._phases[habit])
-
-    def along(self, way_m: float) -> tuple[np.ndarray, float]:
-        """Point (x, y) and heading (radians) after some way along the aisle."""
-        way = (self.start * self.length_m + self.direction * way_m) % self.length_m
-        angle = np.interp(way, self._arc, self._angles)
-        c, s = np.cos(angle), np.sin(angle)
-        tangent = self.direction * self._aisle * (-s, c)
-        return self._aisle * (c, s), np.arctan2(tangent[1], tangent[0])
-
-
-def walk(motion: Motion, time_s: float) -> np.ndarray:
-    """A hand-held walk along the aisle, at `speed_mps`, looking around."""
-    return _stroll(motion, time_s, motion.speed_mps, lambda period_s: period_s)
-
-
-def loop(motion: Motion, time_s: float) -> np.ndarray:
-    """Once around the aisle; the last frame is where the first one was."""
-
-    def fitting(period_s: float) -> float:
-        return motion.duration_s / max(round(motion.duration_s / period_s), 1)
-
-    return _stroll(motion, time_s, motion.length_m / motion.duration_s, fitting)
-
-
-def rotation(motion: Motion, time_s: float) -> np.ndarray:
-    """Turning on the spot at 25 degrees per second: the camera centre stays where it is."""
-    (x, y), heading = motion.along(0.0)
-    yaw = heading + motion.direction * np.radians(25) * time_s
-    pitch = motion.pitch + 0.09 * motion.swing(time_s, 4.3, 0)
-    return _pose((x, y, EYE_HEIGHT_M), yaw, pitch, 0.04 * motion.swing(time_s, 3.1, 1))
-
-
-def standstill(motion: Motion, time_s: float) -> np.ndarray:
-    """Not moving at all."""
-    return rotation(motion, 0.0)
-
-
-def _stroll(motion: Motion, t: float, speed_mps: float, period: Callable) -> np.ndarray:
-    """A person's way with a camera: steps bob it, the gaze wanders, mostly into the room."""
-    (x, y), heading = motion.along(speed_mps * t)
-    aside = 0.14 * motion.swing(t, period(7.3), 0) + 0.012 * motion.swing(t, period(1.1), 1)
-    x, y = x - aside * np.sin(heading), y + aside * np.cos(heading)
-    step = 0.015 * motion.swing(t, period(0.55), 3)
-    z = EYE_HEIGHT_M + 0.06 * motion.swing(t, period(9.1), 2) + step
-    gaze = 0.35 * motion.swing(t, period(6.1), 4) + 0.12 * motion.swing(t, period(2.7), 5)
-    yaw = heading + motion.direction * 0.4 + gaze
-    pitch = motion.pitch + 0.07 * motion.swing(t, period(4.3), 6) + 0.3 * step
-    roll = 0.02 * motion.swing(t, period(3.7), 7) + 0.006 * motion.swing(t, period(1.1), 8)
-    return _pose((x, y, z), yaw, pitch, roll)
-
-
-def _pose(position, yaw: float, pitch: float, roll: float) -> np.ndarray:
-    """T_wc of a camera; yaw from the world's x axis, pitch upwards, roll about the view."""
-    cy, sy, cp, sp = np.cos(yaw), np.sin(yaw), np.cos(pitch), np.sin(pitch)
-    forward, right = np.array([cy * cp, sy * cp, sp]), np.array([sy, -cy, 0.0])
-    down = np.cross(forward, right)
-    c, s = np.cos(roll), np.sin(roll)
-    T_wc = np.eye(4)
-    T_wc[:3, :3] = np.column_stack([c * right + s * down, c * down - s * right, forward])
-    T_wc[:3, 3] = position
-    return T_wc
-
-
-TRAJECTORIES: dict[str, Callable[[Motion, float], np.ndarray]] = {
-    "walk": walk,
-    "loop": loop,
-    "rotation": rotation,
-    "standstill": standstill,
-}

@@ -16,7 +16,7 @@ from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.sources.base import GroundTruth, Loader, Source, camera_beside
 from lgc_ros.sources.files import read_lines
-from lgc_ros.sources.trajectory import parse_stamp, read_trajectory
+from lgc_ros.sources.trajectory import format_stamp, parse_stamp, read_trajectory
 
 log = logging.getLogger(__name__)
 
@@ -123,11 +123,6 @@ def write_tum(source: Iterable[Frame], folder: str | Path, progress: Progress | 
             (folder / f"{name}.txt").write_text(text)
     if camera is not None:
         camera.to_yaml(folder / "camera.yaml")
-
-
-def format_stamp(stamp_ns: int) -> str:
-    """Nanoseconds as decimal seconds, without loss."""
-    return f"{stamp_ns // 10**9}.{stamp_ns % 10**9:09d}"
 
 
 def _write_png(folder: Path, kind: str, stamp: str, image: np.ndarray) -> str:

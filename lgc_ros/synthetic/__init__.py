@@ -1,44 +1,10 @@
-"""A synthetic world to look at: `World(seed).render(camera, T_wc)` gives image and exact depth."""
+"""A rendered world with exact poses and depth, for tests, training and the demo.
 
-from __future__ import annotations
+`World(seed).render(camera, T_wc)` gives an image and its depth. `room` and `street` lay out the
+scene, `materials` paints it, `lighting` bakes the light and `renderer` draws. `motion` has the
+camera trajectories. Everything follows from the seed; there are no image files.
+"""
 
-import numpy as np
+from lgc_ros.synthetic.world import World, build_scene
 
-from lgc_ros.errors import ConfigError
-from lgc_ros.geometry.camera import Camera
-from lgc_ros.synthetic.lighting import bake
-from lgc_ros.synthetic.materials import Brush
-from lgc_ros.synthetic.renderer import Rays, Renderer
-from lgc_ros.synthetic.room import build_room
-from lgc_ros.synthetic.scene import Scene
-from lgc_ros.synthetic.street import build_street
-
-BUILDERS = {"room": build_room, "street": build_street}
-
-
-def build_scene(seed: int, kind: str = "room", detail: float = 1.0) -> Scene:
-    """Lay out and paint a scene; `detail` scales the resolution of textures, not the layout."""
-    if kind not in BUILDERS:
-        raise ConfigError(f"unknown kind of world '{kind}'; known are {', '.join(BUILDERS)}")
-    layout, paint = (np.random.default_rng((seed, part)) for part in range(2))
-    return BUILDERS[kind](layout, Brush.make(paint, detail))
-
-
-class World:
-    """A textured static scene; the same arguments give the same bytes."""
-
-    def __init__(self, seed: int = 0, kind: str = "room", detail: float = 1.0):
-        self.scene = build_scene(seed, kind, detail)
-        quads = self.scene.quads
-        frames = np.stack([np.column_stack([q.edge_u, q.edge_v, q.origin]) for q in quads])
-        self._renderer = Renderer(frames, bake(self.scene, np.random.default_rng((seed, 2))))
-        self._camera, self._rays = None, None
-
-    def render(self, camera: Camera, T_wc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What the camera sees: BGR uint8 image and float32 depth z in metres (0: nothing)."""
-        if camera is not self._camera:
-            self._camera, self._rays = camera, Rays.of(camera)
-        T_cw = np.eye(4)
-        T_cw[:3, :3] = T_wc[:3, :3].T
-        T_cw[:3, 3] = -T_cw[:3, :3] @ T_wc[:3, 3]
-        return self._renderer.render(self._rays, T_cw)
+__all__ = ["World", "build_scene"]

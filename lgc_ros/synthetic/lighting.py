@@ -1,4 +1,4 @@
-"""Light baked into textures: lamps with soft shadows, and darker corners and contacts."""
+"""Light baked into textures: lamps with soft shadows, and ambient occlusion."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from lgc_ros.synthetic.scene import Quad, Scene, Solid
 
 LAMP_SAMPLES = 5
 SKY_SAMPLES = 12
-REACH_M = 0.9  # how far a surface darkens its neighbours
+REACH_M = 0.9  # range of ambient occlusion
 
-# Brightness as an 8-bit value: a soft shoulder instead of clipping keeps texture in bright spots.
+# Brightness to 8 bits. A soft shoulder instead of clipping keeps texture in bright spots.
 _VALUES = np.linspace(0, 2, 1024)
 TONE = np.where(_VALUES < 0.75, _VALUES, 0.75 + 0.25 * np.tanh((_VALUES - 0.75) / 0.25))
 TONE = (255 * TONE + 0.5).astype(np.uint8)
 
 
 def bake(scene: Scene, rng: np.random.Generator) -> list[np.ndarray]:
-    """The uint8 BGR texture of every quad as it looks under the lamps of the scene."""
+    """The uint8 BGR texture of every quad, lit by the lamps of the scene."""
     lit = [quad for quad in scene.quads if not quad.emissive]
     grids = [_grid(quad, scene.light_points_per_m) for quad in lit]
     counts = np.cumsum([0] + [len(points) for _, points in grids])
     points = np.concatenate([points for _, points in grids]).astype(np.float32)
     normals = np.repeat([quad.normal for quad in lit], np.diff(counts), axis=0)
     light = _irradiance(scene, points, normals.astype(np.float32), rng)
-    # Albedo is in display values, light is linear: the exponent brings it to the display.
+    # Albedo is in display values, light is linear; the exponent converts it.
     light = (light / np.percentile(light.mean(axis=1), 75)) ** 0.65
     fields = (
         f.reshape(*shape, 3)
@@ -53,7 +53,7 @@ def _grid(quad: Quad, points_per_m: float) -> tuple[tuple[int, int], np.ndarray]
 
 
 def _irradiance(scene: Scene, points, normals, rng) -> np.ndarray:
-    """BGR light arriving at each point (N, 3)."""
+    """BGR irradiance (N, 3) of each point."""
     start = points + 0.01 * normals
     light = scene.ambient * _openness(scene, start, normals, rng)[:, None]
     for lamp in scene.lamps:
@@ -73,7 +73,7 @@ def _irradiance(scene: Scene, points, normals, rng) -> np.ndarray:
 
 
 def _openness(scene: Scene, start, normals, rng) -> np.ndarray:
-    """How much of the surroundings each point sees, 0 to 1 (ambient occlusion)."""
+    """Ambient occlusion: the unobstructed share of the surroundings of each point, in [0, 1]."""
     half = (scene.size / 2).astype(np.float32)
     centre = np.array([0, 0, half[2]], np.float32)
     total = np.zeros(len(start), np.float32)

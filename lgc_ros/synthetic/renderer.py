@@ -1,4 +1,4 @@
-"""Draw textured rectangles with exact depth, in numpy and OpenCV.
+"""Rendering of textured rectangles with exact depth, in numpy and OpenCV.
 
 In camera coordinates a rectangle is z (x, y, 1) = O + u U + v V, so with G = [U V O]^-1 the three
 numbers G (x, y, 1) = (u, v, 1) / z are affine in the normalized image coordinates: visibility is
@@ -14,9 +14,9 @@ import numpy as np
 
 from lgc_ros.geometry.camera import Camera
 
-LEVELS = 6  # of mip maps
+LEVELS = 6  # mip levels
 ALIGN = 2 ** (LEVELS - 1)  # texture sides are multiples of it, so that no level mixes textures
-STRIP = 1 << 15  # pixels shaded at a time: their numbers stay in the processor's cache
+STRIP = 1 << 15  # pixels shaded at a time, so that intermediate arrays fit in the cache
 TAPS = 2  # texture samples per pixel, spread along the longer axis of its footprint
 NEAR_M = 0.02
 SUBPIXELS = ((-0.375, -0.125), (0.125, -0.375), (0.375, 0.125), (-0.125, 0.375))
@@ -54,7 +54,7 @@ class Rays:
 
 
 class Atlas:
-    """All textures in one image beside its mip levels, so that one remap samples any of them."""
+    """All textures and their mip levels in one image, so that one remap samples any of them."""
 
     def __init__(self, textures: list[np.ndarray]):
         sizes = np.array([(t.shape[1], t.shape[0]) for t in textures])
@@ -74,7 +74,7 @@ class Atlas:
             y += base.shape[0]
         self.corners = corners.astype(np.float32)
         self.sizes = sizes.astype(np.float32)
-        # Rows: scale, half a texel in texels of level 0, and where the level lies in the image.
+        # Rows: scale, half a texel in texels of level 0, position of the level in the image.
         scale = 0.5 ** np.arange(LEVELS)
         self.levels = np.stack([scale, 0.5 / scale, *(np.array(offsets).T - 0.5)])
         self.levels = self.levels.astype(np.float32)
@@ -104,7 +104,7 @@ class Renderer:
         self.atlas = Atlas(textures)
 
     def render(self, rays: Rays, T_cw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """BGR uint8 image and float32 depth z in metres (0 where nothing is seen)."""
+        """BGR uint8 image and float32 depth z in metres (0 where no surface is visible)."""
         M = T_cw[:3, :3] @ self.frames
         M[:, :, 2] += T_cw[:3, 3]
         front = np.flatnonzero(np.linalg.det(M) > 1e-9)
@@ -186,7 +186,7 @@ class Renderer:
         return total / TAPS + 0.5
 
     def _smooth_edges(self, image, owner, x, y, G, focal) -> None:
-        """Average four samples in each pixel where quads meet, in place."""
+        """Average four samples per pixel where quads meet, in place."""
         kernel = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
         low, high = cv2.erode(owner, kernel), cv2.dilate(owner, kernel)
         rows, columns = np.nonzero(low != high)
@@ -224,10 +224,10 @@ def _bounds(M: np.ndarray) -> np.ndarray:
 
 
 def _windows(rays: Rays, bounds: np.ndarray) -> list[tuple[slice, slice]]:
-    """The rows and columns in which rays may fall into each of the ranges of `_bounds`."""
+    """Rows and columns whose rays may fall into each of the ranges of `_bounds`."""
     spans = []
     for coordinate, axis, low, high in ((rays.y, 1, *bounds.T[2:]), (rays.x, 0, *bounds.T[:2])):
-        # Accumulated, so that the bounds stay safe where a strong lens folds its rays.
+        # Accumulated, so that the bounds stay valid where strong distortion folds the rays.
         most = np.maximum.accumulate(np.fmax.reduce(coordinate, axis))
         least = np.minimum.accumulate(np.fmin.reduce(coordinate, axis)[::-1])[::-1]
         first, last = most.searchsorted(low), least.searchsorted(high, "right")

@@ -1,4 +1,4 @@
-"""A furnished room, different for every seed: walls, shelves, desks, crates, pictures."""
+"""A furnished room with shelves, desks, crates and pictures; each seed gives another one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lgc_ros.synthetic.materials import Brush, one_of
 from lgc_ros.synthetic.renderer import ALIGN
 from lgc_ros.synthetic.scene import Lamp, Place, Scene, sides
 
-DEPTH_M = 0.62  # furniture at the walls is no deeper
-MARGIN_M = 0.55  # between furniture and the middle of the aisle
+DEPTH_M = 0.62  # maximum depth of furniture along the walls
+MARGIN_M = 0.55  # between furniture and the centre line of the aisle
 
 
 def build_room(rng: np.random.Generator, brush: Brush) -> Scene:
-    """Furnish a room: things along the walls, an island in the middle, an aisle between them."""
+    """Furniture along the walls, an island in the middle, an aisle between them."""
     size = rng.uniform((6.0, 5.2, 2.6), (9.0, 7.2, 3.2))
     aisle = size[:2] / 2 - DEPTH_M - MARGIN_M
     scene = Scene(rng, size, aisle, ambient=np.array([0.42, 0.4, 0.38]))
@@ -54,8 +54,8 @@ def _shell(scene: Scene, brush: Brush) -> None:
 def _furnish_wall(wall: Place, brush: Brush, length: float, height: float) -> None:
     """Place furniture and pictures side by side along a wall."""
     rng = wall.scene.rng
-    series = paint.poster(brush.finer(1.3))(0.5, 0.7)  # the same print again and again
-    x = DEPTH_M + 0.05  # the corner belongs to the wall before
+    series = paint.poster(brush.finer(1.3))(0.5, 0.7)  # repeated, as a source of ambiguous matches
+    x = DEPTH_M + 0.05  # the corner belongs to the previous wall
     for kind in rng.permutation(len(FURNITURE)):
         if x > length - 0.9:
             break
@@ -65,7 +65,7 @@ def _furnish_wall(wall: Place, brush: Brush, length: float, height: float) -> No
 
 
 def bookshelf(spot: Place, brush: Brush, width, height, series) -> None:
-    """An open shelf with rows of books of uneven depth and boxes."""
+    """An open shelf with books of uneven depth and boxes."""
     rng = spot.scene.rng
     tall, deep, thick = rng.uniform(1.6, min(2.3, height - 0.2)), 0.3, 0.03
     board = paint.wood(brush)
@@ -94,7 +94,7 @@ def bookshelf(spot: Place, brush: Brush, width, height, series) -> None:
 
 
 def cabinet(spot: Place, brush: Brush, width, height, series) -> None:
-    """Drawers with things on top and a picture above."""
+    """Drawers with clutter on top and pictures above."""
     rng = spot.scene.rng
     tall, deep = rng.uniform(0.7, 1.1), rng.uniform(0.4, 0.5)
     top = paint.wood(brush)
@@ -129,7 +129,7 @@ def _table(spot: Place, board, width, deep, tall) -> None:
 
 
 def _papers(spot: Place, brush: Brush, xs, ys, z) -> None:
-    """A few printed sheets lying about."""
+    """A few scattered sheets of paper."""
     rng, size = spot.scene.rng, (0.21, 0.297)
     for k in range(rng.integers(1, 4)):
         sheet = spot.at(rng.uniform(*xs), rng.uniform(*ys), z, rng.normal(0, 0.3))
@@ -137,7 +137,7 @@ def _papers(spot: Place, brush: Brush, xs, ys, z) -> None:
 
 
 def _clutter(spot: Place, brush: Brush, xs, ys, z, count) -> None:
-    """Small boxes standing side by side."""
+    """Small boxes side by side."""
     rng, slots = spot.scene.rng, np.linspace(*xs, count + 1)
     for x0, x1 in pairwise(slots):
         room = min((x1 - x0) / 2, (ys[1] - ys[0]) / 2)
@@ -176,7 +176,7 @@ def radiator(spot: Place, brush: Brush, width, height, series) -> None:
 
 
 def doorway(spot: Place, brush: Brush, width, height, series) -> None:
-    """A door, and pictures or a notice beside it."""
+    """A door with a notice and pictures beside it."""
     wide, tall = 0.92, 2.08
     door = paint.door(brush)
     spot.box((0, -0.05, 0), (wide, 0, tall), paint.wood(brush), front=door, faces="flrt")
@@ -187,7 +187,7 @@ def doorway(spot: Place, brush: Brush, width, height, series) -> None:
 
 
 def gallery(spot: Place, brush: Brush, width, height, series, low=0.75) -> None:
-    """Pictures on the wall: a series of equal prints, or different ones."""
+    """Pictures on the wall: copies of one print, or different ones."""
     rng = spot.scene.rng
     repeated = rng.random() < 0.35
     rows = 2 if height - low > 1.75 and rng.random() < 0.6 else 1
@@ -208,7 +208,7 @@ def gallery(spot: Place, brush: Brush, width, height, series, low=0.75) -> None:
 
 
 def lockers(spot: Place, brush: Brush, width, height, series) -> None:
-    """A row of equal tall lockers, each with the same sticker."""
+    """A row of identical tall lockers, each with the same sticker."""
     rng = spot.scene.rng
     count = max(int(width / 0.4), 1)
     steel = paint.plaster(brush, brush.colour(0.35, 0.7, 0.6))
@@ -226,7 +226,7 @@ FURNITURE = (bookshelf, cabinet, desk, crates, radiator, doorway, gallery, locke
 
 
 def _island(scene: Scene, brush: Brush) -> None:
-    """Something to walk around, inside the aisle."""
+    """A table or boxes inside the aisle."""
     rng = scene.rng
     half = np.minimum((scene.aisle - MARGIN_M) * 0.68, (1.0, 0.6))
     place = Place(scene, np.zeros(3))
@@ -247,7 +247,7 @@ def _island(scene: Scene, brush: Brush) -> None:
 
 
 def _corners(scene: Scene, brush: Brush) -> None:
-    """Loose crates where the aisle leaves room for them."""
+    """Loose crates outside the aisle."""
     rng = scene.rng
     angle = np.linspace(0, 2 * np.pi, 200)
     path = scene.aisle * np.column_stack([np.cos(angle), np.sin(angle)])
@@ -266,7 +266,7 @@ def _corners(scene: Scene, brush: Brush) -> None:
 
 
 def _lamps(scene: Scene, brush: Brush) -> None:
-    """Bright panels under the ceiling, and light from one side as through windows."""
+    """Ceiling panels, and light from one side as if through windows."""
     rng, width, height = scene.rng, scene.size[0], scene.size[2]
     glow = np.full((ALIGN, ALIGN, 3), 0.98, np.float32)
     frame = paint.plaster(brush, np.full(3, 0.8, np.float32))

@@ -1,4 +1,4 @@
-"""What a synthetic scene is made of: textured rectangles, solids that cast shadows, lamps."""
+"""Parts of a synthetic scene: textured rectangles, solids that cast shadows, lamps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 class Quad:
     """A rectangle `origin + u * edge_u + v * edge_v`, u and v in [0, 1], seen from one side.
 
-    It is visible to a viewer for whom `edge_u` points right and `edge_v` down, so the texture is
-    never mirrored. `albedo` is BGR float32 in [0, 1], its sides multiples of `renderer.ALIGN`; an
-    emissive quad shows it unshaded.
+    It is visible from the side on which `edge_u` points right and `edge_v` down, so that textures
+    are never mirrored. `albedo` is BGR float32 in [0, 1] with sides that are multiples of
+    `renderer.ALIGN`; emissive quads are not shaded.
     """
 
     origin: np.ndarray
@@ -31,7 +31,7 @@ class Quad:
 
 @dataclass(frozen=True, eq=False)
 class Solid:
-    """An upright box (centre, half extents, yaw in radians): casts shadows, stops the camera."""
+    """An upright box (centre, half extents, yaw in radians) that casts shadows."""
 
     centre: np.ndarray
     half: np.ndarray
@@ -62,17 +62,17 @@ class Lamp:
 
 @dataclass(eq=False)
 class Scene:
-    """Everything to be lit and rendered.
+    """Everything that is lit and rendered.
 
     World frame: z up, floor at z = 0, the hull (room or sky) spans x, y in +-size/2 and
-    z in [0, size_z]. People walk along the ellipse with half axes `aisle`, which is kept free.
+    z in [0, size_z]. The camera moves along the ellipse with half axes `aisle`, which stays free.
     """
 
-    rng: np.random.Generator  # of the layout; textures have their own
+    rng: np.random.Generator  # for the layout; textures have their own
     size: np.ndarray
     aisle: np.ndarray
     ambient: np.ndarray
-    pitch: float = -0.1  # of a person's gaze, radians
+    pitch: float = -0.1  # mean camera pitch, radians
     light_points_per_m: float = 9.0
     quads: list[Quad] = field(default_factory=list)
     solids: list[Solid] = field(default_factory=list)
@@ -89,14 +89,14 @@ class Scene:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A local frame to build in: x right, y away from the viewer, z up; `yaw` turns it."""
+    """A local frame to build in: x right, y away from the viewer, z up, rotated by `yaw`."""
 
     scene: Scene
     position: np.ndarray
     yaw: float = 0.0
 
     def at(self, x: float, y: float, z: float = 0.0, yaw: float = 0.0) -> Place:
-        """A frame at a local position, turned further by `yaw` radians."""
+        """A frame at a local position, rotated by a further `yaw` radians."""
         return Place(self.scene, self.point(x, y, z), self.yaw + yaw)
 
     def point(self, x: float, y: float, z: float) -> np.ndarray:
@@ -149,7 +149,7 @@ class Place:
 
 
 def sides(scene: Scene, width: float, depth: float) -> list[tuple[Place, float]]:
-    """The sides of an upright hull around the origin, seen from inside: lower left and length."""
+    """Sides of an upright hull around the origin, seen from inside: lower left frame, length."""
     middle = [Place(scene, np.zeros(3), -np.pi / 2 * k) for k in range(4)]
     extents = [(width, depth), (depth, width)] * 2
     pairs = zip(middle, extents, strict=True)

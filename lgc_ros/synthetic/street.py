@@ -1,4 +1,4 @@
-"""A street between house fronts, different for every seed: equal windows, vans, kiosks, trees."""
+"""A street between house fronts with vans, kiosks and trees; each seed gives another one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lgc_ros.synthetic.scene import Lamp, Place, Scene, sides
 
 HALF_LENGTH_M = 17.0
 HALF_WIDTH_M = 6.5
-FAR = 0.35  # texture resolution, compared to things in a room
+FAR = 0.35  # texture resolution relative to a room
 LIGHT_POINTS_PER_M = 2.5
 
 
 def build_street(rng: np.random.Generator, brush: Brush) -> Scene:
-    """Houses on both sides and at both ends, pavements with things on them, a free roadway."""
+    """Houses on all sides, cluttered pavements, a free roadway."""
     size = np.array([2 * HALF_LENGTH_M + 24, 2 * HALF_WIDTH_M + 24, 26.0])
     aisle = np.array([HALF_LENGTH_M - 5.0, 1.3])
     ambient = np.array([0.62, 0.55, 0.48])
@@ -50,7 +50,7 @@ def _sky(scene: Scene, brush: Brush) -> None:
 
 
 def _ground(scene: Scene, brush: Brush) -> None:
-    """A cobbled or asphalt roadway with markings, up to the houses."""
+    """A cobbled or marked asphalt roadway up to the houses."""
     half = np.array([HALF_LENGTH_M, HALF_WIDTH_M])
     asphalt = scene.rng.random() < 0.5
     road = (paint.concrete if asphalt else paint.cobbles)(brush)(*(2 * half))
@@ -63,7 +63,7 @@ def _ground(scene: Scene, brush: Brush) -> None:
 
 
 def _houses(row: Place, brush: Brush, length: float) -> None:
-    """House fronts side by side, with ledges and a door each."""
+    """House fronts side by side, each with ledges and a door."""
     rng, x = row.scene.rng, 0.0
     while x < length - 0.1:
         width = rng.uniform(5.0, 9.0)
@@ -90,7 +90,7 @@ def _houses(row: Place, brush: Brush, length: float) -> None:
 
 
 def _pavement(row: Place, brush: Brush, length: float) -> None:
-    """A raised pavement with vans, kiosks, trees and crates, all clear of the roadway."""
+    """A raised pavement with vans, kiosks, trees and crates, clear of the roadway."""
     rng = row.scene.rng
     row.box((0, -2.4, 0), (length, 0, 0.12), paint.cobbles(brush), faces="ft")
     fine, x = brush.finer(1.6), rng.uniform(1, 3)
@@ -112,7 +112,7 @@ def _van(spot: Place, brush: Brush) -> None:
 
 
 def _kiosk(spot: Place, brush: Brush) -> None:
-    """An advertising column: pictures on every side."""
+    """An advertising column with posters on every side."""
     wide = spot.scene.rng.uniform(0.9, 1.4)
     turned = spot.at(0.8, 0.9, 0, spot.scene.rng.uniform(-0.3, 0.3))
     half = wide / 2
@@ -137,7 +137,7 @@ def _boxes(spot: Place, brush: Brush) -> None:
 
 
 def _sun(scene: Scene) -> None:
-    """A far and strong lamp, high enough to reach the street."""
+    """A distant strong lamp, high enough to light the street."""
     rng = scene.rng
     azimuth, height = rng.uniform(0, 2 * np.pi), np.radians(rng.uniform(50, 70))
     towards = np.array(

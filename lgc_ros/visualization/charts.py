@@ -1,162 +1,121 @@
-"""Charts as inline SVG: sharp at any size, and coloured by the page they stand in."""
+"""Charts of the demo report: SVG drawn by matplotlib, for files and inline in the page."""
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-MARGIN = 38
-# Steps between grid lines that read well, times a power of ten.
-ROUND_STEPS = np.array([1.0, 2.0, 5.0, 10.0])
+from lgc_ros.visualization.matches import load_pyplot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Colours by the CSS variable that replaces them in the page, so that charts follow its theme.
+COLOURS = {
+    "accent": "#0b7fab",
+    "truth": "#b9c4cf",
+    "line": "#e2e7ec",
+    "muted": "#5a6775",
+    "s2": "#f08c00",
+    "card": "#ffffff",
+}
+ACCENT, TRUTH, LINE, MUTED, MARK, _ = COLOURS.values()
+STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "lgc_ros",
+    "font.size": 13,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": MUTED,
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "grid.color": LINE,
+    "xtick.bottom": False,
+    "xtick.labelcolor": MUTED,
+    "ytick.left": False,
+    "ytick.labelcolor": MUTED,
+}
+LATENCY_BINS = 20
 
 
-@dataclass(frozen=True, eq=False)
-class Map:
-    """A plan of ways in metres, and where its points are in the picture.
+def plot_map(truth_m: np.ndarray, estimate_m: np.ndarray) -> tuple[str, np.ndarray]:
+    """Top view of the true and the estimated positions (N, 2), x right and y up.
 
-    Attributes:
-        svg: the picture.
-        pixels: (N, 2) positions of the estimate in it.
+    Returns the SVG and the pixels (N, 2) of the estimate in it. The last one is marked by a circle
+    with the id `here`, which the page moves.
     """
-
-    svg: str
-    pixels: np.ndarray
-
-
-def plot_map(
-    truth_m: np.ndarray, estimate_m: np.ndarray, width: int = 640, height: int = 480
-) -> Map:
-    """True and estimated way (N, 2), x to the right and y up, over a grid of whole metres."""
-    both = np.concatenate([truth_m, estimate_m])
-    low, high = both.min(axis=0), both.max(axis=0)
-    inner = np.array([width, height]) - 2 * MARGIN
-    scale = float(np.min(inner / np.maximum(high - low, 1e-6)))
-    middle = (low + high) / 2
-
-    def pixels(points: np.ndarray) -> np.ndarray:
-        return (points - middle) * (scale, -scale) + (width / 2, height / 2)
-
-    step = round_step(max(width, height) / scale / 8)
-    reach = np.array([width, height]) / 2 / scale
-    grid = []
-    for axis in range(2):
-        first, last = (middle + sign * reach for sign in (-1, 1))
-        for value in np.arange(np.ceil(first[axis] / step), last[axis] / step) * step:
-            a, b = first.copy(), last.copy()
-            a[axis] = b[axis] = value
-            grid.append(_path(pixels(np.array([a, b])), "grid"))
-    estimate = pixels(estimate_m)
-    start, end = estimate[0], estimate[-1]
-    bar = step * scale
-    x, y = MARGIN / 2, height - MARGIN / 2
-    body = [
-        *grid,
-        _path(pixels(truth_m), "truth"),
-        _path(estimate, "estimate"),
-        f'<circle class="start" cx="{start[0]:.1f}" cy="{start[1]:.1f}" r="5"/>',
-        f'<circle class="here" id="here" cx="{end[0]:.1f}" cy="{end[1]:.1f}" r="8"/>',
-        _path(np.array([[x, y], [x + bar, y]]), "axis"),
-        _text(x + bar + 8, y + 4, f"{step:g} m"),
-    ]
-    return Map(_svg(body, width, height, "map"), estimate)
-
-
-def plot_line(
-    x: np.ndarray, y: np.ndarray, x_label: str, y_label: str, width: int = 480, height: int = 240
-) -> str:
-    """One curve over its axis, with the area beneath it tinted."""
-    frame = _Frame(0.0, float(x[-1]), float(max(y.max(), 1e-9)) * 1.1, width, height)
-    curve = np.column_stack([frame.across(x), frame.up(y)])
-    floor = frame.up(0.0)
-    area = np.concatenate([[[curve[0, 0], floor]], curve, [[curve[-1, 0], floor]]])
-    body = [*frame.axes(x_label, y_label), _path(area, "area"), _path(curve, "estimate")]
-    return _svg(body, width, height, "line")
-
-
-def plot_histogram(
-    values: Sequence[float],
-    label: str,
-    mark: float,
-    bins: int = 20,
-    width: int = 480,
-    height: int = 240,
-) -> str:
-    """How often values occur, with a line at a value of interest."""
-    low, high = float(np.min(values)), float(np.max(values))
-    # A single slow frame must not press all others into one bar.
-    limit = 3 * float(np.median(values))
-    if high > limit:
-        high, label = limit, f"{label} (last bar: or more)"
-    high = max(high, low + 1e-6)
-    counts, edges = np.histogram(np.clip(values, low, high), bins, (low, high))
-    frame = _Frame(low, high, counts.max() * 1.1, width, height)
-    bars = [
-        f'<rect class="bar" x="{frame.across(a) + 1:.1f}" y="{frame.up(count):.1f}" '
-        f'width="{max(frame.across(b) - frame.across(a) - 2, 1):.1f}" '
-        f'height="{frame.up(0) - frame.up(count):.1f}" rx="2"/>'
-        for count, a, b in zip(counts, edges[:-1], edges[1:], strict=True)
-        if count
-    ]
-    at = frame.across(min(mark, high))
-    line = _path(np.array([[at, frame.up(frame.top)], [at, frame.up(0)]]), "mark")
-    return _svg([*frame.axes(label, "frames"), *bars, line], width, height, "histogram")
-
-
-@dataclass(frozen=True)
-class _Frame:
-    """Where numbers lie in a chart whose y axis begins at 0."""
-
-    left: float
-    right: float
-    top: float
-    width: int
-    height: int
-
-    def across(self, x):
-        span = max(self.right - self.left, 1e-9)
-        return MARGIN + (x - self.left) / span * (self.width - 1.5 * MARGIN)
-
-    def up(self, y):
-        return self.height - MARGIN - y / self.top * (self.height - 1.7 * MARGIN)
-
-    def axes(self, x_label: str, y_label: str) -> list[str]:
-        parts = []
-        for value in _ticks(self.left, self.right, 5):
-            parts.append(_text(self.across(value), self.height - 20, f"{value:g}", "middle"))
-        for value in _ticks(0, self.top, 4):
-            ends = np.array([[MARGIN, self.up(value)], [self.width - MARGIN / 2, self.up(value)]])
-            parts.append(_path(ends, "grid"))
-            parts.append(_text(MARGIN - 6, self.up(value) + 4, f"{value:g}", "end"))
-        parts.append(_text(self.width - MARGIN / 2, self.height - 4, x_label, "end"))
-        parts.append(_text(2, 13, y_label))
-        return parts
-
-
-def _ticks(low: float, high: float, most: int) -> np.ndarray:
-    step = round_step((high - low) / most)
-    return np.arange(np.ceil(low / step), high / step + 1e-9) * step
-
-
-def round_step(about: float) -> float:
-    """The smallest number of the form 1, 2 or 5 times a power of ten that is not below `about`."""
-    power = 10.0 ** np.floor(np.log10(max(about, 1e-12)))
-    return float(power * ROUND_STEPS[np.searchsorted(ROUND_STEPS, about / power - 1e-9)])
-
-
-def _path(points: np.ndarray, kind: str) -> str:
-    way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    tag = "polygon" if kind == "area" else "polyline"
-    return f'<{tag} class="{kind}" points="{way}"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
-
-
-def _svg(body: Sequence[str], width: int, height: int, kind: str) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart {kind}" role="img" '
-        f'viewBox="0 0 {width} {height}">\n' + "\n".join(body) + "\n</svg>"
+    figure, axes = _new_chart(640, 480)
+    axes.plot(*truth_m.T, color=TRUTH, linewidth=7, solid_capstyle="round")
+    axes.plot(*estimate_m.T, color=ACCENT, linewidth=2.2)
+    axes.set(xlabel="x (m)", ylabel="y (m)")
+    axes.set_aspect("equal", adjustable="datalim")
+    svg = _svg(figure)
+    pixels = axes.transData.transform(estimate_m) * (1, -1) + (0, figure.bbox.height)
+    (x0, y0), (x1, y1) = pixels[0], pixels[-1]
+    circles = (
+        f'<circle class="start" cx="{x0:.1f}" cy="{y0:.1f}" r="5" fill="{ACCENT}"/>\n'
+        f'<circle class="here" id="here" cx="{x1:.1f}" cy="{y1:.1f}" r="8" fill="{ACCENT}"/>\n'
     )
+    return svg.replace("</svg>", f"{circles}</svg>"), pixels
+
+
+def plot_line(x: np.ndarray, y: np.ndarray, x_label: str, y_label: str) -> str:
+    """A curve with the area beneath it tinted."""
+    figure, axes = _new_chart(480, 240)
+    axes.fill([x[0], *x, x[-1]], [0, *y, 0], color=ACCENT, alpha=0.15, linewidth=0)
+    axes.plot(x, y, color=ACCENT, linewidth=2.2, clip_on=False)
+    axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, None))
+    axes.margins(x=0)
+    axes.grid(axis="x", visible=False)
+    return _svg(figure)
+
+
+def plot_histogram(values: Sequence[float], label: str, mark: float) -> str:
+    """A histogram of values, with a line at `mark`.
+
+    Values beyond three medians fall into the last bar, so that outliers do not squeeze the others.
+    """
+    limit = 3 * float(np.median(values))
+    if max(values) > limit:
+        label = f"{label}; last bar: this or more"
+    figure, axes = _new_chart(480, 240)
+    clipped = np.minimum(values, limit)
+    axes.hist(clipped, LATENCY_BINS, color=ACCENT, alpha=0.75, rwidth=0.9)
+    axes.axvline(min(mark, limit), color=MARK, linewidth=2, linestyle="--")
+    axes.set(xlabel=label, ylabel="frames")
+    axes.grid(axis="x", visible=False)
+    return _svg(figure)
+
+
+def inline(svg: str) -> str:
+    """A chart to be placed into the page, with colours and fonts of the page."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' xmlns:xlink="[^"]*"| font-family: [^;"]*;', "", svg)
+    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)
+    for name, colour in COLOURS.items():
+        svg = svg.replace(colour, f"var(--{name})")
+    return svg.replace("<svg", '<svg class="chart" role="img"', 1)
+
+
+def _new_chart(width_px: int, height_px: int) -> tuple[Figure, Axes]:
+    plt = load_pyplot()
+    with plt.rc_context(STYLE):  # an SVG has 72 pixels per inch
+        size = width_px / 72, height_px / 72
+        return plt.subplots(figsize=size, dpi=72, layout="constrained")
+
+
+def _svg(figure: Figure) -> str:
+    plt = load_pyplot()
+    file = io.StringIO()
+    with plt.rc_context(STYLE):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    return file.getvalue()

@@ -1,4 +1,4 @@
-"""Pictures people would rather look at than numbers. Images are BGR uint8."""
+"""Pictures of matches and plots of pose accuracy. Images are BGR uint8."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def draw_matches(
     caption: Sequence[str] = (),
     max_lines: int = 2000,
 ) -> np.ndarray:
-    """Two images side by side and their matches: good ones green, the others red beneath.
+    """Draw two images side by side with their matches: good ones green, above the others in red.
 
     Args:
         points0_px, points1_px: (N, 2) matched keypoints.
-        good: (N,) bool, green where true.
-        caption: lines of text for the upper left corner.
-        max_lines: draw an even selection of at most so many matches.
+        good: (N,) bool.
+        caption: lines of text in the upper left corner.
+        max_lines: maximum number of matches drawn, evenly selected.
     """
     canvas, offset, scale = _side_by_side(image0, image1)
     thickness = max(1, round(canvas.shape[1] / 2000))
@@ -51,14 +51,14 @@ def draw_matches(
 def _side_by_side(
     image0: np.ndarray, image1: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The canvas, and the offset and scale that bring pixels of image 1 onto it."""
+    """The canvas, and the offset and scale that map pixels of image 1 onto it."""
     image0, image1 = _as_bgr(image0), _as_bgr(image1)
     factor = image0.shape[0] / image1.shape[0]
     size1 = (max(1, round(image1.shape[1] * factor)), image0.shape[0])
     scale = np.array(size1) / np.array(image1.shape[1::-1])
     resized = cv2.resize(image1, size1, interpolation=cv2.INTER_AREA if factor < 1 else 1)
     gap = np.full((image0.shape[0], GAP_PX, 3), 255, np.uint8)
-    # Muted colours let the lines stand out.
+    # On muted images the lines stand out.
     canvas = np.hstack([_muted(image0), gap, _muted(resized)])
     return canvas, np.array([image0.shape[1] + GAP_PX, 0.0]), scale
 
@@ -73,13 +73,13 @@ def _muted(image: np.ndarray) -> np.ndarray:
 
 
 def _pixel(point: np.ndarray) -> tuple[int, int]:
-    """A point in the 1/16 pixel fixed-point format that cv2.line takes with shift 4."""
+    """A point in the 1/16 pixel fixed-point format of cv2.line with shift 4."""
     x, y = np.round(np.asarray(point) * 16).astype(int)
     return int(x), int(y)
 
 
 def write_caption(canvas: np.ndarray, caption: Sequence[str]) -> None:
-    """White text on a darkened strip, as large as fits the width."""
+    """Write white text on a darkened strip, as large as the width allows."""
     if not caption:
         return
     font, thickness = cv2.FONT_HERSHEY_SIMPLEX, 1
@@ -101,39 +101,39 @@ def draw_two_view(
     true_pose: tuple[np.ndarray, np.ndarray] | None = None,
     caption: Sequence[str] = (),
 ) -> np.ndarray:
-    """The matches of a pair: inliers green, outliers red.
+    """Draw the matches of a pair: inliers green, outliers red.
 
-    With the true R_10, t_10, as in the paper's figure 8: only the inliers, green where they are
-    right and red where they are wrong.
+    With the true R_10, t_10, only the inliers are drawn, true matches green and false ones red, as
+    in figure 8 of the paper.
     """
     c = result.correspondences
     if true_pose is None:
         return draw_matches(image0, image1, c.p0, c.p1, result.inliers, caption)
-    right = true_matches(c, *true_pose)[result.inliers]
+    true = true_matches(c, *true_pose)[result.inliers]
     p0, p1 = c.p0[result.inliers], c.p1[result.inliers]
-    return draw_matches(image0, image1, p0, p1, right, caption)
+    return draw_matches(image0, image1, p0, p1, true, caption)
 
 
 def write_image(path: Path, image: np.ndarray) -> None:
-    """Write a picture; the suffix decides the format."""
+    """Write an image file in the format of its suffix."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         written = cv2.imwrite(str(path), image)
     except cv2.error:
         written = False
     if not written:
-        raise ImageError(f"{path} cannot be written: use a suffix such as .png or .jpg")
+        raise ImageError(f"cannot write {path}: use a suffix such as .png or .jpg")
 
 
 def plot_accuracy(
     path: Path, errors_deg: Mapping[str, Sequence[float]], limit_deg: float = 20.0
 ) -> None:
-    """Share of pairs within an angular error, one curve a method."""
+    """Plot the share of pairs within an angular error, one curve per method."""
     plt = load_pyplot()
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     colours: dict[str, str] = {}
     for name, errors in errors_deg.items():
-        # A method keeps its colour with the ratio test, and is drawn dashed then.
+        # With the ratio test, a method keeps its colour and is drawn dashed.
         base = name.removesuffix("+ratio")
         colour = colours.setdefault(base, f"C{len(colours)}")
         style = "-" if base == name else "--"
@@ -151,7 +151,7 @@ def plot_accuracy(
 
 
 def load_pyplot():
-    """matplotlib without a window, loaded when a plot is asked for."""
+    """matplotlib.pyplot without a window, imported on first use."""
     try:
         import matplotlib
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The landmarks that a recorded run rests on, as one coloured cloud."""
+"""The landmarks of a recorded run as one coloured point cloud."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 MARKER_TYPES = ("visualization_msgs/msg/MarkerArray",)
 CELL_M = 0.03
-# Far points are uncertain along the ray: beyond so many times the median depth they are left out.
-FAR = 2.5
+# Distant points are uncertain along the ray; those beyond this multiple of the median depth are
+# dropped.
+MAX_DEPTH_RATIO = 2.5
 
 
 def landmark_cloud(
@@ -29,11 +30,11 @@ def landmark_cloud(
     errors: TrajectoryErrors,
     max_points: int = 9000,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points (N, 3) in the world of the ground truth, in metres, and their colours (N, 3), RGB.
+    """Points (N, 3) in the world of the ground truth, in metres, and their RGB colours (N, 3).
 
-    Points come from the markers `inliers`, which are in the camera frame; the aligned poses of
-    `errors` take them to the world, and the images of the bag colour them. Of points within
-    3 cm one is kept, of a single point none.
+    The points of the markers `inliers` are in the camera frame. The aligned poses of `errors` map
+    them to the world, and the images of the bag give them colours. One point is kept per cell of
+    3 cm, and none where only one was seen.
     """
     poses = dict(zip(errors.aligned.stamps_ns.tolist(), errors.aligned.T_wc, strict=True))
     views = {
@@ -50,7 +51,7 @@ def landmark_cloud(
             if stamp_ns not in views:
                 continue
             cam = views[stamp_ns]
-            cam = cam[(cam[:, 2] > 0) & (cam[:, 2] < FAR * np.median(cam[:, 2]))]
+            cam = cam[(cam[:, 2] > 0) & (cam[:, 2] < MAX_DEPTH_RATIO * np.median(cam[:, 2]))]
             image = image_from_message(message)
             x, y = np.round(camera.project(cam)).astype(int).T
             inside = (x >= 0) & (x < camera.width) & (y >= 0) & (y < camera.height)
@@ -77,7 +78,7 @@ def _markers(recording: Path, topic: str) -> dict[int, np.ndarray]:
 def _thinned(
     points: np.ndarray, colours: np.ndarray, max_points: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One point for each cell that was seen more than once, and an even selection of those."""
+    """One point per cell that was seen more than once, evenly selected."""
     cells = np.floor(points / CELL_M).astype(np.int64)
     _, first, counts = np.unique(cells, axis=0, return_index=True, return_counts=True)
     kept = np.sort(first[counts > 1])

@@ -1,4 +1,4 @@
-"""The report of a demonstration: one HTML file with all it shows inside, readable anywhere."""
+"""The report of the demo: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 
 import lgc_ros
-from lgc_ros.visualization.charts import plot_histogram, plot_line, plot_map
+from lgc_ros.visualization.charts import inline, plot_histogram, plot_line, plot_map
 
 if TYPE_CHECKING:
     from lgc_ros.evaluation.trajectory_metrics import TrajectoryErrors
@@ -24,38 +24,38 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).with_name("report.html")
 STAGES = {
-    "features": "keypoints",
+    "features": "feature extraction",
     "match": "matching",
     "filter": "learned filter",
-    "estimate": "robust pose",
+    "estimate": "two-view pose",
     "track": "pose from landmarks",
-    "map": "keyframes, refinement",
+    "map": "keyframes, bundle adjustment",
 }
+TITLES = {"ransac": "RANSAC on all matches", "cn": "Learned filter, then robust estimation"}
+GOOD_ERROR_DEG = 5.0
 
 
 @dataclass(frozen=True, eq=False)
 class MethodComparison:
-    """What a method made of one pair of views: BGR picture, counts of matches, pose error."""
+    """Result of a method on the pair of views: BGR picture, inliers, pose error."""
 
     method: str
     picture: np.ndarray
-    matches: int
-    right: int
     inliers: int
-    right_inliers: int
+    true_inliers: int
     error_deg: float
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """All that a demonstration found out.
+    """Results of the demo.
 
     Attributes:
-        frames: images in the sequence.
-        live: how the node did.
-        errors: its trajectory against the truth.
-        points, colours: (N, 3) landmarks in the world, and RGB.
-        contestants: methods on the pair of views.
+        frames: number of images in the sequence.
+        live: the run of the node.
+        errors: errors of its trajectory against the ground truth.
+        points, colours: (N, 3) landmarks in the world, and their RGB colours.
+        comparisons: methods on the pair of views.
     """
 
     frames: int
@@ -63,10 +63,10 @@ class Report:
     errors: TrajectoryErrors
     points: np.ndarray
     colours: np.ndarray
-    contestants: list[MethodComparison]
+    comparisons: list[MethodComparison]
 
     def metrics(self) -> dict:
-        """The numbers, for metrics.json."""
+        """The content of metrics.json."""
         latency = np.array(list(self.live.latency_ms.values()))
         return {
             "frames": self.frames,
@@ -79,25 +79,25 @@ class Report:
                 "median": float(np.median(latency)),
                 "p95": float(np.percentile(latency, 95)),
             },
-            "pair_error_deg": {c.method: c.error_deg for c in self.contestants},
+            "pair_error_deg": {c.method: c.error_deg for c in self.comparisons},
         }
 
 
 def write_report(out: Path, report: Report) -> None:
-    """Write report.html, and its pictures as files of their own."""
+    """Write report.html, and its pictures as separate files."""
     errors, live, m = report.errors, report.live, report.metrics()
-    truth, estimate = errors.truth.T_wc[:, :3, 3], errors.aligned.T_wc[:, :3, 3]
-    plan = plot_map(truth[:, :2], estimate[:, :2])
+    truth, estimate = errors.truth.positions, errors.aligned.positions
+    trajectory_svg, pixels = plot_map(truth[:, :2], estimate[:, :2])
     seconds = (errors.aligned.stamps_ns - errors.aligned.stamps_ns[0]) * 1e-9
     latency = list(live.latency_ms.values())
     charts = {
-        "trajectory": plan.svg,
-        "error": plot_line(seconds, 100 * errors.position_m, "seconds", "cm"),
-        "latency": plot_histogram(latency, "milliseconds", m["latency_ms"]["median"]),
+        "trajectory": trajectory_svg,
+        "error": plot_line(seconds, 100 * errors.position_m, "time (s)", "error (cm)"),
+        "latency": plot_histogram(latency, "latency (ms)", m["latency_ms"]["median"]),
     }
     for name, svg in charts.items():
-        (out / f"{name}.svg").write_text(_standalone(svg), encoding="utf-8")
-    frames = _frames(report, plan.pixels, seconds)
+        (out / f"{name}.svg").write_text(svg, encoding="utf-8")
+    frames = _frames(report, pixels, seconds)
     stamps = sorted(live.pictures)
     if stamps:
         (out / "matches.jpg").write_bytes(live.pictures[stamps[len(stamps) // 2]])
@@ -120,11 +120,11 @@ def write_report(out: Path, report: Report) -> None:
         median_ms=f"{m['latency_ms']['median']:.0f}",
         p95_ms=f"{m['latency_ms']['p95']:.0f}",
         points=f"{len(report.points):,}",
-        map=charts["trajectory"],
-        error=charts["error"],
-        latency=charts["latency"],
+        map=inline(charts["trajectory"]),
+        error=inline(charts["error"]),
+        latency=inline(charts["latency"]),
         stages=_stages(live.reports),
-        pair=_pair(report.contestants),
+        pair=_pair(report.comparisons),
         data=json.dumps({"frames": frames, "cloud": _cloud(report, estimate)}),
     )
     (out / "report.html").write_text(page, encoding="utf-8")
@@ -135,7 +135,7 @@ def _device(live: LiveRun) -> str:
 
 
 def _frames(report: Report, pixels: np.ndarray, seconds: np.ndarray) -> list[dict]:
-    """What the slider shows: the node's picture, and where and how good it was then."""
+    """The content of the slider: the node's picture, position, error and latency by frame."""
     errors, live = report.errors, report.live
     at = {stamp: i for i, stamp in enumerate(errors.aligned.stamps_ns.tolist())}
     return [
@@ -152,9 +152,9 @@ def _frames(report: Report, pixels: np.ndarray, seconds: np.ndarray) -> list[dic
     ]
 
 
-def _cloud(report: Report, way: np.ndarray) -> dict:
-    """Points and way in thousandths of the room, as the page's viewer reads them."""
-    every = np.concatenate([report.points, way])
+def _cloud(report: Report, path: np.ndarray) -> dict:
+    """Points and camera path, scaled to 16-bit integers for the viewer of the page."""
+    every = np.concatenate([report.points, path])
     middle = (every.min(axis=0) + every.max(axis=0)) / 2
     size = max(float(np.abs(every - middle).max()), 1e-6)
 
@@ -163,11 +163,11 @@ def _cloud(report: Report, way: np.ndarray) -> dict:
         return base64.b64encode(whole.tobytes()).decode()
 
     colours = base64.b64encode(report.colours.astype(np.uint8).tobytes()).decode()
-    return {"points": packed(report.points), "colours": colours, "way": packed(way)}
+    return {"points": packed(report.points), "colours": colours, "path": packed(path)}
 
 
 def _stages(reports: list[dict[str, str]]) -> str:
-    """A bar of the time that each stage takes, on average over the reports of the node."""
+    """A stacked bar of the mean time per stage, from the diagnostics of the node."""
     timed = [report for report in reports if "latency_ms" in report]
     times = {
         label: float(np.mean([float(report.get(f"{stage}_ms", 0)) for report in timed]))
@@ -186,17 +186,16 @@ def _stages(reports: list[dict[str, str]]) -> str:
     return f'<div class="stack">{bars}</div><ul class="legend">{legend}</ul>'
 
 
-def _pair(contestants: list[MethodComparison]) -> str:
-    titles = {"ransac": "RANSAC on all matches", "cn": "The learned filter first"}
+def _pair(comparisons: list[MethodComparison]) -> str:
     cards = []
-    for c in contestants:
+    for c in comparisons:
         _, data = cv2.imencode(".jpg", c.picture, [cv2.IMWRITE_JPEG_QUALITY, 80])
-        verdict = "good" if c.error_deg < 5 else "bad"
+        verdict = "good" if c.error_deg < GOOD_ERROR_DEG else "bad"
         cards.append(
             f'<figure><img src="{_data_uri(data.tobytes())}" alt="Matches of {c.method}">'
-            f"<figcaption><h3>{titles.get(c.method, c.method)} <code>{c.method}</code></h3>"
-            f'<span class="pill {verdict}">{c.error_deg:.1f}° off</span>'
-            f"<p>{c.inliers} matches believed, {c.right_inliers} of them right.</p>"
+            f"<figcaption><h3>{TITLES.get(c.method, c.method)} <code>{c.method}</code></h3>"
+            f'<span class="pill {verdict}">{c.error_deg:.1f}° error</span>'
+            f"<p>{c.inliers} inliers, {c.true_inliers} of them true matches.</p>"
             "</figcaption></figure>"
         )
     return "".join(cards)
@@ -206,20 +205,8 @@ def _data_uri(jpeg: bytes) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
 
 
-def _standalone(svg: str) -> str:
-    """The chart with colours of its own, for viewers that know nothing of the page."""
-    style = (
-        "<style>text{font:12px sans-serif;fill:#667}polyline{fill:none}.grid{stroke:#dde}"
-        ".axis{stroke:#445;stroke-width:2}.truth{stroke:#aab;stroke-width:7}.mark{stroke:#d9480f}"
-        ".estimate{stroke:#0b7fab;stroke-width:2.5}.area,.bar{fill:#0b7fab55}.here{fill:#0b7fab}"
-        "</style>"
-    )
-    head, newline, body = svg.partition("\n")
-    return head + newline + style + '<rect width="100%" height="100%" fill="#fff"/>' + body
-
-
 def write_ply(path: Path, points: np.ndarray, colours: np.ndarray) -> None:
-    """Write a coloured point cloud that CloudCompare, MeshLab and RViz plug-ins read."""
+    """Write a coloured point cloud in binary PLY."""
     header = (
         f"ply\nformat binary_little_endian 1.0\nelement vertex {len(points)}\n"
         "property float x\nproperty float y\nproperty float z\n"

@@ -1,4 +1,4 @@
-"""Pictures of a run: the way seen from above, its error, what the odometry said, a video."""
+"""Plots and videos of a run: trajectory, position error and status over time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 
 from lgc_ros.errors import LgcError
+from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.state import STATUSES, OdometryState
 from lgc_ros.visualization.matches import load_pyplot, write_caption
@@ -17,9 +18,9 @@ from lgc_ros.visualization.matches import load_pyplot, write_caption
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from lgc_ros.evaluation.trajectory_metrics import PoseTrack, TrajectoryErrors
+    from lgc_ros.evaluation.trajectory_metrics import TrajectoryErrors
 
-# Distinguishable with red-green blindness, from calm to alarming.
+# Distinguishable with red-green colour blindness, from good to bad.
 STATUS_COLOURS = {
     "ok": "#0072b2",
     "no_motion": "#56b4e9",
@@ -31,7 +32,7 @@ STATUS_COLOURS = {
 }
 TRUTH_COLOUR = "#444444"
 INSET_SHARE = 0.3
-# Of the first camera, which is the world of an estimate: x right, z ahead.
+# The world of an estimate is its first camera: x right, z forward.
 CAMERA_GROUND = "xz"
 
 
@@ -39,13 +40,13 @@ def plot_run(
     path: Path,
     title: str,
     states: Sequence[OdometryState],
-    track: PoseTrack,
+    trajectory: Trajectory,
     errors: TrajectoryErrors | None,
     ground: str | None = None,
 ) -> None:
-    """Write what `draw_run` draws."""
+    """Write the figure of `draw_run` to a file."""
     plt = load_pyplot()
-    figure = draw_run(title, states, track, errors, ground)
+    figure = draw_run(title, states, trajectory, errors, ground)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -53,14 +54,14 @@ def plot_run(
 def draw_run(
     title: str,
     states: Sequence[OdometryState],
-    track: PoseTrack,
+    trajectory: Trajectory,
     errors: TrajectoryErrors | None,
     ground: str | None = None,
 ) -> Figure:
-    """Top view, error over time (or the way travelled without ground truth), and statuses.
+    """Draw the top view, the position error (or the distance travelled) and the status over time.
 
-    With errors the way is drawn in the world of the truth, whose horizontal axes are `ground`;
-    if they are not known, in the plane in which the way extends most.
+    With errors, the top view is in the world of the ground truth, whose horizontal axes are
+    `ground`; if these are unknown, in the plane of largest extent.
     """
     plt = load_pyplot()
     figure = plt.figure(figsize=(8, 8.5), layout="constrained")
@@ -69,23 +70,23 @@ def draw_run(
     figure.suptitle(title)
     seconds = (np.array([state.stamp_ns for state in states]) - states[0].stamp_ns) * 1e-9
     if errors is None:
-        way = track.T_wc[:, :3, 3]
-        _plot_way(top, [("estimate", way, STATUS_COLOURS["ok"], "-")], CAMERA_GROUND, "")
-        top.set_title("from above: x right and z ahead of the first camera", fontsize="small")
-        steps = np.linalg.norm(np.diff(way, axis=0), axis=1)
-        times = (track.stamps_ns - states[0].stamp_ns) * 1e-9
+        estimate = trajectory.positions
+        _plot_paths(top, [("estimate", estimate, STATUS_COLOURS["ok"], "-")], CAMERA_GROUND, "")
+        top.set_title("top view: x right, z forward of the first camera", fontsize="small")
+        steps = np.linalg.norm(np.diff(estimate, axis=0), axis=1)
+        times = (trajectory.stamps_ns - states[0].stamp_ns) * 1e-9
         middle.plot(times, np.append(0.0, np.cumsum(steps)))
-        middle.set_ylabel("way")
+        middle.set_ylabel("distance")
     else:
-        truth, aligned = errors.truth.T_wc[:, :3, 3], errors.aligned.T_wc[:, :3, 3]
-        ways = [
+        truth, aligned = errors.truth.positions, errors.aligned.positions
+        paths = [
             ("ground truth", truth, TRUTH_COLOUR, "--"),
             ("estimate", aligned, STATUS_COLOURS["ok"], "-"),
         ]
         plane = ground or widest_plane(truth)
-        _plot_way(top, ways, plane, " (m)")
-        seen = "from above" if ground else "where the way is widest"
-        top.set_title(f"{seen}: {'-'.join(plane)} plane of the ground truth", fontsize="small")
+        _plot_paths(top, paths, plane, " (m)")
+        view = "top view" if ground else "plane of largest extent"
+        top.set_title(f"{view}: {'-'.join(plane)} of the ground truth", fontsize="small")
         times = (errors.aligned.stamps_ns - states[0].stamp_ns) * 1e-9
         middle.plot(times, 100 * errors.position_m, color=STATUS_COLOURS["ok"])
         middle.axhline(100 * errors.ate_rmse_m, color=TRUTH_COLOUR, linestyle=":")
@@ -99,18 +100,20 @@ def draw_run(
     return figure
 
 
-def widest_plane(way: np.ndarray) -> str:
-    """The two axes along which a way (N, 3) extends most, such as "xy"."""
-    extent = np.ptp(way, axis=0)
+def widest_plane(positions: np.ndarray) -> str:
+    """The two axes along which positions (N, 3) extend most, such as "xy"."""
+    extent = np.ptp(positions, axis=0)
     return "".join("xyz"[axis] for axis in sorted(np.argsort(-extent, kind="stable")[:2]))
 
 
-def _plot_way(axes, ways: list[tuple[str, np.ndarray, str, str]], plane: str, unit: str) -> None:
-    """Ways in the plane of two axes, the first one to the right."""
+def _plot_paths(
+    axes, paths: list[tuple[str, np.ndarray, str, str]], plane: str, unit: str
+) -> None:
+    """Plot named, coloured and styled paths in the plane of two axes, the first to the right."""
     across, along = ("xyz".index(axis) for axis in plane)
-    for name, way, colour, style in ways:
-        axes.plot(way[:, across], way[:, along], style, color=colour, label=name, linewidth=1.6)
-    start = ways[0][1][0]
+    for name, path, colour, style in paths:
+        axes.plot(path[:, across], path[:, along], style, color=colour, label=name, linewidth=1.6)
+    start = paths[0][1][0]
     axes.plot(start[across], start[along], "o", color="black", markersize=5, label="start")
     axes.set(xlabel=f"{plane[0]}{unit}", ylabel=f"{plane[1]}{unit}")
     axes.set_aspect("equal", adjustable="datalim")
@@ -138,26 +141,26 @@ def _plot_statuses(axes, seconds: np.ndarray, states: Sequence[OdometryState]) -
 
 
 class VideoWriter:
-    """A video of annotated frames: landmarks by score, the verdict, and the way so far."""
+    """Writes a video of annotated frames: landmarks by score, status, and trajectory so far."""
 
     def __init__(self, path: Path, rate_hz: float = 20.0) -> None:
         self.path = path
         self._rate_hz = rate_hz
         self._writer: cv2.VideoWriter | None = None
-        self._way: list[np.ndarray] = []
+        self._positions: list[np.ndarray] = []
 
     def add(self, frame: Frame, state: OdometryState) -> None:
         """Append one frame."""
         if state.tracked:
-            self._way.append(state.T_wc[:3, 3])
-        picture = draw_state(frame.image, state, self._way)
+            self._positions.append(state.T_wc[:3, 3])
+        picture = draw_state(frame.image, state, self._positions)
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             size = picture.shape[1], picture.shape[0]
             codec = cv2.VideoWriter_fourcc(*"mp4v")
             self._writer = cv2.VideoWriter(str(self.path), codec, self._rate_hz, size)
             if not self._writer.isOpened():
-                raise LgcError(f"{self.path} cannot be written as a video: use a name in .mp4")
+                raise LgcError(f"cannot write video {self.path}: use the suffix .mp4")
         self._writer.write(picture)
 
     def close(self) -> None:
@@ -167,28 +170,28 @@ class VideoWriter:
 
 
 def draw_state(
-    image: np.ndarray, state: OdometryState, way: Sequence[np.ndarray] = ()
+    image: np.ndarray, state: OdometryState, positions: Sequence[np.ndarray] = ()
 ) -> np.ndarray:
-    """A BGR picture of what the odometry made of an image."""
+    """A BGR picture of an image with landmarks, status and the trajectory so far."""
     picture = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image.copy()
-    # From yellow (doubtful) to green (trusted).
+    # From yellow (low score) to green (high score).
     for (x, y), score in zip(state.points_px, state.scores, strict=True):
         colour = (0, 220, round(220 * (1 - score)))
         cv2.circle(picture, (round(x), round(y)), 3, colour, 1, cv2.LINE_AA)
     text = f"{state.status}  {len(state.points_px)} landmarks"
     text += "  keyframe" if state.keyframe else ""
     write_caption(picture, [text])
-    if len(way) > 1:
-        _draw_way(picture, np.array(way))
+    if len(positions) > 1:
+        _draw_path(picture, np.array(positions))
     return picture
 
 
-def _draw_way(picture: np.ndarray, way: np.ndarray) -> None:
-    """The way from above (x to the right, z up) in the lower right corner."""
+def _draw_path(picture: np.ndarray, positions: np.ndarray) -> None:
+    """Draw the top view of a path (x right, z up) into the lower right corner."""
     side = round(INSET_SHARE * picture.shape[0])
     inset = picture[-side:, -side:]
     inset //= 3
-    plan = way[:, [0, 2]] * (1, -1)
+    plan = positions[:, [0, 2]] * (1, -1)
     low, span = plan.min(axis=0), max(np.ptp(plan, axis=0).max(), 1e-9)
     offset = (1 - np.ptp(plan, axis=0) / span) / 2
     pixels = (((plan - low) / span + offset) * 0.9 + 0.05) * side

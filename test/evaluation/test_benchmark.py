@@ -1,4 +1,4 @@
-"""The benchmark compares like with like."""
+"""The benchmark compares equal work."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from lgc_ros.evaluation.benchmark_cases import PlainNetwork, real_pairs
 from lgc_ros.filter.checkpoint import load_checkpoint
 
 
-def test_the_plain_network_gives_the_scores_of_the_network():
+def test_the_plain_network_gives_the_same_logits():
     network, info = load_checkpoint("sift")
     rows = torch.rand(300, 4 + info.network.side) - 0.5
     with torch.inference_mode():
@@ -19,17 +19,17 @@ def test_the_plain_network_gives_the_scores_of_the_network():
     assert plain == pytest.approx(expected, abs=2e-3)
 
 
-def test_contestants_take_turns_and_warm_up_does_not_count():
+def test_cases_take_turns_and_warm_up_rounds_are_discarded():
     calls, ticks = [], []
-    contestants = {name: lambda name=name: calls.append(name) for name in "ab"}
-    times = take_turns(contestants, 3, lambda: ticks.append(len(calls)))
+    cases = {name: lambda name=name: calls.append(name) for name in "ab"}
+    times = take_turns(cases, 3, lambda: ticks.append(len(calls)))
     assert calls == list("ab" * 5)
     assert ticks == [2, 4, 6, 8, 10]
     assert {name: len(values) for name, values in times.items()} == {"a": 3, "b": 3}
     assert all((values >= 0).all() for values in times.values())
 
 
-def test_pairs_that_are_all_too_easy_are_told(tmp_path):
+def test_a_set_without_hard_pairs_is_rejected(tmp_path):
     import cv2
 
     rng = np.random.default_rng(0)

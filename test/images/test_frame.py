@@ -1,4 +1,4 @@
-"""Reading images, and what is said when they cannot be read."""
+"""Reading images, and the errors if they cannot be read."""
 
 import cv2
 import numpy as np
@@ -25,12 +25,12 @@ def test_sixteen_bit_and_transparent_images_become_eight_bit_bgr(tmp_path):
     assert read_image(tmp_path / "clear.png").shape == (4, 6, 3)
 
 
-def test_names_outside_ascii_are_fine(tmp_path):
+def test_file_names_may_contain_non_ascii_characters(tmp_path):
     cv2.imencode(".png", np.zeros((2, 2), np.uint8))[1].tofile(tmp_path / "größe.png")
     assert read_image(tmp_path / "größe.png").shape == (2, 2)
 
 
-def test_a_missing_image_is_told_from_an_unreadable_one(tmp_path):
+def test_missing_and_unreadable_images_give_different_errors(tmp_path):
     with pytest.raises(ImageError, match=r"no image .*nowhere\.png; check the path"):
         read_image(tmp_path / "nowhere.png")
     for name, content in (("empty.png", b""), ("text.jpg", b"not an image")):

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from lgc_ros.errors import CameraError
-from lgc_ros.evaluation.trajectory_metrics import PoseTrack, evaluate_track
+from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory
 from lgc_ros.features.base import Features
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.epipolar import rotation_error_deg
+from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.scale import ScaleOptions
@@ -49,11 +50,11 @@ def statuses(states):
 
 
 def tracked(states):
-    return PoseTrack.from_poses((s.stamp_ns, s.T_wc) for s in states if s.tracked)
+    return Trajectory.from_poses((s.stamp_ns, s.T_wc) for s in states if s.tracked)
 
 
 def truth(frames):
-    return PoseTrack.from_poses((frame.stamp_ns, frame.T_wc) for frame in frames)
+    return Trajectory.from_poses((frame.stamp_ns, frame.T_wc) for frame in frames)
 
 
 def rotation_errors_deg(states, frames):
@@ -78,7 +79,7 @@ def test_a_walk_is_followed_with_one_scale(walk, walked):
     assert set(statuses(walked)) <= set(STATUSES)
     assert walked[0].status == "initializing"
     assert set(statuses(walked[6:])) == {"ok"}
-    errors = evaluate_track(tracked(walked), truth(walk))
+    errors = evaluate_trajectory(tracked(walked), truth(walk))
     assert errors.ate_rmse_m < 0.02 * truth(walk).length_m
     assert max(rotation_errors_deg(walked, walk)) < 1.5
 
@@ -133,7 +134,7 @@ def test_a_loop_ends_where_it_began(source):
     )
     states = process(frames)
     assert set(statuses(states[6:])) == {"ok"}
-    errors = evaluate_track(tracked(states), truth(frames))
+    errors = evaluate_trajectory(tracked(states), truth(frames))
     length_m = truth(frames).length_m
     assert errors.ate_rmse_m < 0.02 * length_m
     ends = errors.aligned.T_wc[[0, -1], :3, 3]
@@ -155,7 +156,7 @@ def test_a_map_that_views_refute_is_made_anew(walk, method):
     again = statuses(states).index("ok")
     assert again < 8
     assert set(statuses(states[again:])) == {"ok"}
-    errors = evaluate_track(tracked(states[again:]), truth(walk))
+    errors = evaluate_trajectory(tracked(states[again:]), truth(walk))
     assert errors.ate_rmse_m < 0.02 * truth(walk).length_m
 
 
@@ -181,7 +182,7 @@ def test_landmarks_that_leave_the_pose_undetermined_do_not_count_as_tracking(wal
     again = statuses(states).index("ok")
     assert again < 8
     assert set(statuses(states[again:])) == {"ok"}
-    errors = evaluate_track(tracked(states[again:]), truth(walk))
+    errors = evaluate_trajectory(tracked(states[again:]), truth(walk))
     assert errors.ate_rmse_m < 0.02 * truth(walk).length_m
 
 
@@ -207,7 +208,7 @@ def test_a_map_begun_anew_elsewhere_goes_on_at_the_same_speed(walk, room):
 def test_the_learned_filter_follows_the_walk(walk):
     states = process(walk[:14], replace(OPTIONS, method="cn"))
     assert set(statuses(states[6:])) == {"ok"}
-    errors = evaluate_track(tracked(states), truth(walk))
+    errors = evaluate_trajectory(tracked(states), truth(walk))
     assert errors.ate_rmse_m < 0.03 * truth(walk[:14]).length_m
 
 
@@ -266,7 +267,7 @@ def test_pure_rotation_after_a_walk_holds_translation(source, walk):
         stamp_ns = walk[14].stamp_ns + k * 100_000_000
         frames.append(replace(walk[14], stamp_ns=stamp_ns, image=image, depth=depth, T_wc=T_wc))
     states = process(frames)
-    scale = evaluate_track(tracked(states[:15]), truth(walk)).scale
+    scale = evaluate_trajectory(tracked(states[:15]), truth(walk)).scale
     assert max(rotation_errors_deg(states, frames)) < 1.5
     assert set(statuses(states[15:])) <= set(TRACKED)
     moved_m = [scale * np.linalg.norm(s.T_wc[:3, 3] - states[14].T_wc[:3, 3]) for s in states[15:]]
@@ -300,7 +301,7 @@ def test_a_wall_alone_is_degenerate_until_one_motion_explains_it():
         np.testing.assert_allclose(state.T_wc[:3, 3], 0, atol=1e-12)
     assert set(statuses(states[begin:])) == {"ok"}
     assert begin < 8
-    errors = evaluate_track(tracked(states[begin:]), truth(frames))
+    errors = evaluate_trajectory(tracked(states[begin:]), truth(frames))
     assert errors.ate_rmse_m < 0.01 * truth(frames).length_m
     assert max(rotation_errors_deg(states, frames)[begin:]) < 0.5
 
@@ -486,7 +487,7 @@ def test_a_camera_that_changes_to_another_resolution_is_followed(walk):
     ]
     states = process(walk[:10] + enlarged)
     assert set(statuses(states[10:])) == {"ok"}
-    errors = evaluate_track(tracked(states), truth(walk))
+    errors = evaluate_trajectory(tracked(states), truth(walk))
     assert errors.ate_rmse_m < 0.02 * truth(walk[:14]).length_m
 
 
@@ -522,14 +523,14 @@ def in_metres(source, **options):
 def test_a_scale_source_gives_metres(walk, options, tolerance):
     states = process(walk[:20], options)
     with_landmarks = states[statuses(states).index("ok") :]
-    errors = evaluate_track(tracked(with_landmarks), truth(walk))
+    errors = evaluate_trajectory(tracked(with_landmarks), truth(walk))
     assert errors.scale == pytest.approx(1.0, abs=tolerance)
 
 
 def test_wheel_odometry_gives_metres(walk):
     odometry = VisualOdometry(in_metres("odom"))
     states = [odometry.process(frame, frame.T_wc) for frame in walk[:20]]
-    errors = evaluate_track(tracked(states), truth(walk))
+    errors = evaluate_trajectory(tracked(states), truth(walk))
     assert errors.scale == pytest.approx(1.0, abs=0.03)
 
 
@@ -716,5 +717,5 @@ def test_real_sequences_are_followed(name, frames, every):
     states = process(source, replace(OPTIONS, max_keypoints=1000))
     assert set(statuses(states[6:])) == {"ok"}
     known = [frame for frame in source if frame.T_wc is not None]
-    errors = evaluate_track(tracked(states), truth(known))
+    errors = evaluate_trajectory(tracked(states), truth(known))
     assert errors.ate_rmse_m < 0.03 * truth(known).length_m

@@ -19,7 +19,7 @@ from ros.processes import (
 )
 from transforms3d.quaternions import quat2mat
 
-from lgc_ros.evaluation.trajectory_metrics import read_track
+from lgc_ros.evaluation.trajectory_input import load_trajectory
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
 from lgc_ros.sources.synthetic import SyntheticSource
@@ -68,7 +68,7 @@ def test_the_node_and_the_offline_replay_give_the_same_poses(bag, method, tmp_pa
     settings = "--method", method, "--set", f"max_keypoints={KEYPOINTS}"
     run(tmp_path, "evaluate", "bag", bag, *settings, "--out", offline, domain=domain)
     states = list(csv.DictReader((offline / "states.csv").open()))
-    live = read_track(f"{recorded}:{ODOMETRY}")
+    live = load_trajectory(f"{recorded}:{ODOMETRY}")
     assert live.stamps_ns.tolist() == [int(state["stamp_ns"]) for state in states]
     positions = [[float(state[axis]) for axis in "xyz"] for state in states]
     rotations = [quat2mat([float(state[f"q{axis}"]) for axis in "wxyz"]) for state in states]

@@ -154,7 +154,7 @@ def test_the_synthetic_world_is_a_source():
     expected = SyntheticSource("loop", **options)[4]
     np.testing.assert_array_equal(frames[2].image, expected.image)
     np.testing.assert_array_equal(frames[2].T_wc, expected.T_wc)
-    with pytest.raises(ConfigError, match="unknown trajectory 'fly'; known are walk"):
+    with pytest.raises(ConfigError, match="unknown trajectory 'fly': use one of walk"):
         open_source("synthetic:fly")
     with pytest.raises(ConfigError, match="kind synthetic has no option --image-topic"):
         open_source("synthetic", image_topic="/image")

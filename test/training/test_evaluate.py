@@ -14,7 +14,8 @@ import yaml
 import training.evaluate
 from lgc_ros.errors import ConfigError, DatasetError, LgcError
 from lgc_ros.estimation.two_view import RelativePoseSolver
-from lgc_ros.evaluation.pair_metrics import evaluate_pairs, summarize
+from lgc_ros.evaluation.pair_metrics import summarize
+from lgc_ros.evaluation.pair_runner import evaluate_pairs
 from lgc_ros.filter.checkpoint import ModelInfo, save_checkpoint
 from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
 from lgc_ros.geometry.camera import Camera

@@ -1,4 +1,4 @@
-"""Pictures show what they claim to."""
+"""Pictures of matches show what they claim to show."""
 
 import numpy as np
 import pytest
@@ -33,14 +33,14 @@ def test_good_matches_are_green_and_others_red():
     assert dominant(picture[50:51, 60:150]) is None
 
 
-def test_images_of_different_size_and_kind_stand_side_by_side():
+def test_images_of_different_size_and_type_are_drawn_side_by_side():
     gray, colour = np.zeros((100, 200), np.uint8), np.zeros((50, 80, 3), np.uint8)
     one = np.array([[5.0, 50.0]])
     picture = draw_matches(gray, colour, one, one / 2, np.array([True]), ["a caption"])
     assert picture.shape == (100, 200 + GAP_PX + 160, 3)
 
 
-def test_with_the_truth_known_only_inliers_are_drawn_and_wrong_ones_are_red():
+def test_with_ground_truth_only_inliers_are_drawn_and_false_ones_are_red():
     scene = random_scene(0, 40)
     image = np.full((480, 640), 100, np.uint8)
     result = RelativePoseSolver("poselib")(as_correspondences(scene.x0, scene.x1))
@@ -51,7 +51,7 @@ def test_with_the_truth_known_only_inliers_are_drawn_and_wrong_ones_are_red():
     assert [dominant(pixels) for pixels in coloured] == [GREEN, RED]
 
 
-def test_a_picture_that_cannot_be_written_says_why(tmp_path):
+def test_an_unwritable_picture_is_reported(tmp_path):
     with pytest.raises(ImageError, match="suffix"):
         write_image(tmp_path / "picture.unknown", np.zeros((4, 4, 3), np.uint8))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lgc_ros.errors import DatasetError
 from lgc_ros.geometry.camera import Camera
-from lgc_ros.sources.trajectory import Trajectory
+from lgc_ros.geometry.trajectory import Trajectory
 from training.data.scene import PosedImage
 
 StampedImage = tuple[str, int, Callable[[], np.ndarray], Path | None]

@@ -1,0 +1,202 @@
+"""`lgc evaluate`: scores of image pairs, trajectories and bags against ground truth."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lgc_ros.cli import tables
+from lgc_ros.cli.options import (
+    METHOD_HELP,
+    AlignOption,
+    CameraOption,
+    ComparedOption,
+    DepthTopicOption,
+    DeviceOption,
+    EveryOption,
+    GroundTruthOption,
+    ImageTopicOption,
+    InfoTopicOption,
+    JsonOption,
+    KeypointsOption,
+    LimitOption,
+    ModelOption,
+    OdomTopicOption,
+    OutOption,
+    ProfileOption,
+    ScaleOption,
+    SetOption,
+    ThresholdOption,
+)
+from lgc_ros.cli.output import check_folder, echo_written, progress_bar, stdout, write_json
+from lgc_ros.cli.run import method_options, run_methods, run_recipe, scale_topics
+
+log = logging.getLogger(__name__)
+
+BAG_METHODS = ["cn", "ransac+ratio"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    group = typer.Typer(no_args_is_help=True, help="Score methods on data with ground truth.")
+    group.command("pairs")(pairs)
+    group.command("trajectory")(trajectory)
+    group.command("bag")(bag)
+    app.add_typer(group, name="evaluate")
+
+
+def pairs(
+    folder: Annotated[Path, typer.Argument(help="Folder with pairs.txt and images/.")],
+    method: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help=f"{METHOD_HELP} Repeat to compare several."),
+    ] = None,
+    keypoints: KeypointsOption = 2000,
+    features: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="As for `lgc match`, or stored:SUFFIX for HDF5 files beside the images, e.g. "
+            "stored:.sift-2000.hdf5 or stored:.desc.h5 (LIFT).",
+        ),
+    ] = "sift",
+    model: ModelOption = None,
+    device: DeviceOption = "auto",
+    threshold: ThresholdOption = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Image folder. Default: images/ beside pairs.txt."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Evaluate N evenly spaced pairs.")
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Skip malformed lines and unreadable images.")
+    ] = False,
+    json_file: JsonOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            callback=check_folder,
+            help="Write results.json, errors.csv and a plot to this folder.",
+        ),
+    ] = None,
+) -> None:
+    """Score two-view methods on image pairs with known poses.
+
+    Reports mAP and AUC of the pose error at 5, 10 and 20 degrees, precision and
+    recall of the matches, and time per stage. Default methods: cn, cn-8pt,
+    cn-8pt-plain, and all baselines with and without +ratio.
+    """
+    from lgc_ros.estimation.methods import DEFAULT_METHODS
+    from lgc_ros.estimation.two_view import RelativePoseSolver, estimator_options
+    from lgc_ros.evaluation.pair_metrics import summarize
+    from lgc_ros.evaluation.pair_runner import evaluate_pairs, feature_kind, write_pair_report
+
+    kind = feature_kind(features)
+    solvers = {
+        name: RelativePoseSolver(name, kind, model, device, estimator_options(name, threshold))
+        for name in dict.fromkeys(method or DEFAULT_METHODS)
+    }
+    with progress_bar(f"pairs of {folder.name}") as update:
+        scores = evaluate_pairs(
+            folder,
+            solvers,
+            features=features,
+            max_keypoints=keypoints,
+            limit=limit,
+            images=images,
+            skip_bad=skip_bad,
+            progress=lambda done, total: update(completed=done, total=total),
+        )
+    results = {
+        "dataset": folder.resolve().name,
+        "features": features,
+        "keypoints": keypoints,
+        "methods": {name: summarize(rows) for name, rows in scores.items()},
+    }
+    stdout.print(tables.pair_accuracy(results), tables.pair_times(results))
+    if json_file:
+        write_json(json_file, results)
+    if out:
+        write_json(out / "results.json", results)
+        write_pair_report(out, scores)
+    echo_written(json_file, out)
+
+
+def trajectory(
+    estimate: Annotated[
+        Path, typer.Argument(help="Estimated trajectory: TUM or KITTI file, or BAG:/TOPIC.")
+    ],
+    truth: Annotated[Path, typer.Argument(help="Ground truth: TUM or KITTI file, or BAG:/TOPIC.")],
+    align: AlignOption = "sim3",
+    json_file: JsonOption = None,
+) -> None:
+    """Compute ATE, RPE and KITTI drift of a trajectory.
+
+    Examples:
+
+    lgc evaluate trajectory results/latest/trajectory_tum.txt groundtruth.txt
+
+    lgc evaluate trajectory live.mcap:/lgc_odometry/odometry bag:/ground_truth
+    """
+    from lgc_ros.evaluation.trajectory_input import load_trajectory
+    from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory
+
+    errors = evaluate_trajectory(load_trajectory(estimate), load_trajectory(truth), align)
+    typer.echo(f"{estimate.name}: {len(errors.aligned)} poses, alignment {align}")
+    stdout.print(tables.trajectory_errors(errors))
+    if json_file:
+        about = {"align": align, "poses": len(errors.aligned), "path_m": errors.truth.length_m}
+        write_json(json_file, {**about, "rpe_over": errors.rpe_over, **errors.as_dict()})
+    echo_written(json_file)
+
+
+def bag(
+    bag: Annotated[Path, typer.Argument(help="rosbag2 folder, .mcap or .db3 file.")],
+    image_topic: ImageTopicOption = None,
+    camera_info_topic: InfoTopicOption = None,
+    gt: GroundTruthOption = None,
+    camera: CameraOption = None,
+    method: ComparedOption = None,
+    profile: ProfileOption = "default",
+    settings: SetOption = None,
+    scale: ScaleOption = None,
+    odom_topic: OdomTopicOption = None,
+    depth_topic: DepthTopicOption = None,
+    every: EveryOption = 1,
+    limit: LimitOption = None,
+    align: AlignOption = "sim3",
+    json_file: JsonOption = None,
+    out: OutOption = None,
+) -> None:
+    """Replay a bag offline and deterministically, and compare methods on it.
+
+    Examples:
+
+    lgc evaluate bag walk.mcap --gt /ground_truth --json results.json
+
+    lgc evaluate bag walk.mcap --gt mocap.txt --scale odom --align se3 --method cn
+    """
+    from lgc_ros.sources import open_source
+
+    choices = method_options(method or BAG_METHODS, profile, settings, scale)
+    opened = open_source(
+        bag,
+        camera,
+        kind="rosbag",
+        every=every,
+        limit=limit,
+        gt=gt,
+        image_topic=image_topic,
+        camera_info_topic=camera_info_topic,
+        **scale_topics(bag, "rosbag", choices, odom_topic, depth_topic),
+    )
+    if opened.truth is None:
+        log.warning("no ground truth, so no errors: give --gt TOPIC or --gt FILE")
+    recipe = run_recipe(bag, camera, gt, every, limit)
+    run_methods(opened, choices, align, recipe, out, json_file=json_file)

@@ -1,0 +1,153 @@
+"""Options shared by several commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lgc_ros.cli.output import check_folder, check_json
+
+METHOD_HELP = (
+    "cn (learned filter, then robust estimation on the matches it keeps), cn-8pt (one forward "
+    "pass and weighted 8-point, refined, without sampling), cn-8pt-plain (without the refinement, "
+    "as in the paper), or a baseline on all matches: ransac, lmeds, mlesac, magsac, usac, "
+    "poselib, gms. Append +ratio to a baseline to apply the ratio test first, +ratio+unique to "
+    "also keep one match per keypoint, as cn does."
+)
+RUN_METHOD_HELP = (
+    "cn (learned filter), ransac+ratio, or another method of `lgc match --help`. Repeat to "
+    "compare several. "
+)
+
+FeaturesOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="sift, rootsift, orb, akaze, or the path of an ONNX extractor."
+    ),
+]
+KeypointsOption = Annotated[
+    int, typer.Option(min=8, metavar="N", help="Maximum number of keypoints per image.")
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Filter model: a shipped name or a .safetensors file. Default: the one for the "
+        "features.",
+    ),
+]
+DeviceOption = Annotated[
+    str, typer.Option(metavar="NAME", help="Device of the filter: auto, cpu, cuda or cuda:N.")
+]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.01,
+        metavar="PX",
+        help="Inlier threshold of the estimator in pixels. Default: 1.5 for cn, 1 otherwise.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", metavar="FILE", callback=check_json, help="Write the results to this JSON file."
+    ),
+]
+MethodsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method", metavar="NAME", help=f"{RUN_METHOD_HELP}Default: that of the profile (cn)."
+    ),
+]
+ComparedOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method", metavar="NAME", help=f"{RUN_METHOD_HELP}Default: cn and ransac+ratio."
+    ),
+]
+ProfileOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="default, fast, accurate, your own YAML file, or the config.yaml of a run.",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a setting of the profile, e.g. --set window=8. See config/default.yaml for "
+        "all settings.",
+    ),
+]
+CameraOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Camera calibration: camera_info YAML. Default: that of the dataset or bag, or "
+        "camera.yaml beside the images.",
+    ),
+]
+EveryOption = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Process every N-th frame only.")
+]
+LimitOption = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N frames.")]
+AlignOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Alignment applied before computing errors: sim3 (rotation, translation and scale, "
+        "for monocular estimates), se3 (for metric estimates), scale (first pose and scale) or "
+        "none.",
+    ),
+]
+ScaleOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Source of metric scale: none, constant_speed:MPS, odom, depth or "
+        "camera_height:METRES.",
+    ),
+]
+ImageTopicOption = Annotated[
+    str | None,
+    typer.Option(metavar="TOPIC", help="Bags: image topic. Default: found by type."),
+]
+InfoTopicOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOPIC", help="Bags: CameraInfo topic. Default: the one of the image topic."
+    ),
+]
+OdomTopicOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOPIC", help="Bags, --scale odom: wheel odometry topic. Default: found by type."
+    ),
+]
+DepthTopicOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOPIC", help="Bags, --scale depth: depth image topic. Default: found by type."
+    ),
+]
+GroundTruthOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|TOPIC",
+        help="Ground truth to use instead of the source's own: a TUM file of camera poses, or a "
+        "topic of the bag.",
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        callback=check_folder,
+        help="Folder for the results. Default: a new one in results/, linked as results/latest.",
+    ),
+]

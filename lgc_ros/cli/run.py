@@ -1,0 +1,230 @@
+"""`lgc run`: visual odometry over any source; `run_methods` also serves `lgc evaluate bag`."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import TextColumn
+
+from lgc_ros.cli import tables
+from lgc_ros.cli.errors import INTERRUPTED
+from lgc_ros.cli.options import (
+    AlignOption,
+    CameraOption,
+    DepthTopicOption,
+    EveryOption,
+    GroundTruthOption,
+    ImageTopicOption,
+    InfoTopicOption,
+    LimitOption,
+    MethodsOption,
+    OdomTopicOption,
+    OutOption,
+    ProfileOption,
+    ScaleOption,
+    SetOption,
+)
+from lgc_ros.cli.output import FrameRate, echo_written, progress_bar, stdout, write_json
+from lgc_ros.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lgc_ros.evaluation.runner import Run
+    from lgc_ros.odometry.options import OdometryOptions
+    from lgc_ros.sources import Source
+
+log = logging.getLogger(__name__)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command("run")(run)
+
+
+def run(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="KITTI, TUM or EuRoC sequence, image folder or video with camera.yaml beside it, "
+            "rosbag2, or synthetic:walk."
+        ),
+    ],
+    camera: CameraOption = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Kind of SOURCE, if its files are ambiguous: kitti, tum, euroc, rosbag, video or "
+            "folder.",
+        ),
+    ] = None,
+    method: MethodsOption = None,
+    profile: ProfileOption = "default",
+    settings: SetOption = None,
+    scale: ScaleOption = None,
+    every: EveryOption = 1,
+    limit: LimitOption = None,
+    gt: GroundTruthOption = None,
+    align: AlignOption = "sim3",
+    video: Annotated[
+        bool, typer.Option("--video", help="Also write video.mp4 with annotated frames.")
+    ] = False,
+    out: OutOption = None,
+    image_topic: ImageTopicOption = None,
+    camera_info_topic: InfoTopicOption = None,
+    odom_topic: OdomTopicOption = None,
+    depth_topic: DepthTopicOption = None,
+) -> None:
+    """Run visual odometry over a dataset, video, bag or image folder.
+
+    Writes trajectory_tum.txt, trajectory_kitti.txt, states.csv, trajectory.png,
+    config.yaml and metrics.json. With ground truth, also reports errors.
+
+    Examples:
+
+    lgc run path/to/kitti/sequences/07 --every 2
+
+    lgc run images/ --camera camera.yaml --profile fast --scale constant_speed:1.2
+
+    lgc run walk.mcap --method cn --method ransac+ratio --gt /ground_truth
+    """
+    from lgc_ros.sources import open_source
+
+    choices = method_options(method, profile, settings, scale)
+    opened = open_source(
+        source,
+        camera,
+        kind=kind,
+        every=every,
+        limit=limit,
+        gt=gt,
+        image_topic=image_topic,
+        camera_info_topic=camera_info_topic,
+        **scale_topics(source, kind, choices, odom_topic, depth_topic),
+    )
+    run_methods(opened, choices, align, run_recipe(source, camera, gt, every, limit), out, video)
+
+
+def method_options(
+    methods: list[str] | None, profile: str, settings: list[str] | None, scale: str | None
+) -> list[OdometryOptions]:
+    """The settings for each method; without methods, those of the profile alone."""
+    from lgc_ros.odometry.profiles import load_profile, parse_assignments, parse_scale
+
+    overrides = parse_assignments(settings or ())
+    if scale:
+        changed = overrides.get("scale", {})
+        if not isinstance(changed, dict):
+            raise ConfigError(f"--set scale={changed} contradicts --scale {scale}: give only one")
+        own = asdict(load_profile(profile).scale)
+        known = [name for name, value in {**own, **changed}.items() if value is not None]
+        overrides["scale"] = {**changed, **parse_scale(scale, known)}
+    each = [{**overrides, "method": m} for m in dict.fromkeys(methods or ())] or [overrides]
+    return [load_profile(profile, settings_of_one) for settings_of_one in each]
+
+
+def run_recipe(
+    source: str | Path, camera: Path | None, gt: str | None, every: int, limit: int | None
+) -> dict[str, Any]:
+    """The arguments beside the settings, as config.yaml records them."""
+    return {
+        "source": str(source),
+        "camera": None if camera is None else str(camera),
+        "gt": gt,
+        "every": every,
+        "limit": limit,
+    }
+
+
+def scale_topics(
+    source: str | Path,
+    kind: str | None,
+    choices: list[OdometryOptions],
+    odom_topic: str | None,
+    depth_topic: str | None,
+) -> dict[str, str | None]:
+    """The topics of a bag that the scale source needs; found by type unless given."""
+    from lgc_ros.sources.rosbag import FIND, is_rosbag
+
+    wanted = choices[0].scale.source
+    is_bag = kind == "rosbag" or (kind is None and is_rosbag(Path(source)))
+    if wanted == "odom" and not is_bag:
+        raise ConfigError(
+            "scale source odom needs wheel odometry (nav_msgs/Odometry), which only bags hold: "
+            "choose another --scale"
+        )
+    return {
+        "odom_topic": odom_topic or (FIND if wanted == "odom" else None),
+        "depth_topic": depth_topic or (FIND if wanted == "depth" and is_bag else None),
+    }
+
+
+def run_methods(
+    source: Source,
+    options: list[OdometryOptions],
+    align: str,
+    recipe: dict[str, Any],
+    out: Path | None,
+    video: bool = False,
+    json_file: Path | None = None,
+) -> None:
+    """Run each choice of settings, several into a folder each; Ctrl-C skips the remaining ones."""
+    from lgc_ros.evaluation.results import results_folder, write_run
+    from lgc_ros.evaluation.runner import run_odometry
+    from lgc_ros.visualization.trajectory import VideoWriter
+
+    columns = FrameRate(), TextColumn("{task.fields[status]}")
+    runs: dict[str, Run] = {}
+    with results_folder(out, source.name) as folder:
+        for choice in options:
+            target = folder / choice.method if len(options) > 1 else folder
+            writer = VideoWriter(target / "video.mp4") if video else None
+            title = f"{source.name}, {choice.method}"
+            with progress_bar(title, *columns, status="") as update:
+                update(total=_length(source))
+                done = run_odometry(
+                    source,
+                    choice,
+                    align=align,
+                    progress=lambda state: update(advance=1, status=state.status),
+                    video=writer,
+                    recipe=recipe,
+                )
+            if writer:
+                writer.close()
+            write_run(target, done)
+            runs[choice.method] = done
+            if done.interrupted:
+                break
+    stdout.print(tables.runs(source.name, runs))
+    _explain(source, runs)
+    if json_file:
+        metrics = {name: done.metrics() for name, done in runs.items()}
+        write_json(json_file, {"dataset": source.name, "methods": metrics})
+    echo_written(json_file, folder)
+    if done.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _explain(source: Source, runs: dict[str, Run]) -> None:
+    """Why frames were not tracked, not read or not evaluated."""
+    from lgc_ros.evaluation.runner import missing_ground_truth
+
+    for method, done in runs.items():
+        if reason := done.untracked():
+            typer.echo(f"{method}: {reason}; see states.csv for every frame")
+    *_, last = runs.values()
+    if last.skipped:
+        typer.echo(f"frames skipped because they could not be read: {last.skipped}", err=True)
+    if problem := missing_ground_truth(source, last):
+        log.warning(problem)
+
+
+def _length(source: Source) -> int | None:
+    try:
+        return len(source)
+    except TypeError:
+        return None

@@ -1,0 +1,123 @@
+"""The folder of results that a run leaves behind."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import yaml
+from transforms3d.quaternions import mat2quat
+
+import lgc_ros
+from lgc_ros.errors import LgcError
+from lgc_ros.evaluation.runner import Run
+from lgc_ros.geometry.trajectory import Trajectory
+from lgc_ros.odometry.profiles import RUN_SECTION, dump_profile
+from lgc_ros.odometry.state import OdometryState
+from lgc_ros.sources.trajectory import write_kitti, write_trajectory
+from lgc_ros.visualization.trajectory import plot_run
+
+log = logging.getLogger(__name__)
+
+RESULTS = Path("results")
+LATEST = "latest"
+COUNTS = ("features", "matches", "kept", "inliers", "landmarks")
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Write trajectories, states, settings, metrics and the plot of a run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_trajectory(folder / "trajectory_tum.txt", run.trajectory)
+    every_frame = Trajectory.from_poses((state.stamp_ns, state.T_wc) for state in run.states)
+    write_kitti(folder / "trajectory_kitti.txt", every_frame)
+    _write_states(folder / "states.csv", run.states)
+    config = {
+        "version": lgc_ros.__version__,
+        "source": run.name,
+        **run.recipe,
+        RUN_SECTION: dump_profile(run.options),
+    }
+    text = yaml.safe_dump(config, sort_keys=False)
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    metrics = json.dumps(run.metrics(), indent=2)
+    (folder / "metrics.json").write_text(metrics + "\n", encoding="utf-8")
+    title = f"{run.name}, {run.options.method}"
+    if run.errors is not None:
+        title += f": ATE {run.errors.ate_rmse_m:.3f} m over {run.truth.length_m:.1f} m"
+    try:
+        plot_run(
+            folder / "trajectory.png", title, run.states, run.trajectory, run.errors, run.ground
+        )
+    except LgcError as error:
+        log.warning("no plot: %s", error)
+
+
+def _write_states(path: Path, states: list[OdometryState]) -> None:
+    """Write one line per frame, without anything that differs between equal runs."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        pose = ("x", "y", "z", "qx", "qy", "qz", "qw")
+        sigmas = ("sigma_x", "sigma_y", "sigma_z", "sigma_rx", "sigma_ry", "sigma_rz")
+        writer.writerow(["stamp_ns", "status", "keyframe", *pose, *sigmas, *COUNTS, "message"])
+        for state in states:
+            w, x, y, z = mat2quat(state.T_wc[:3, :3])
+            numbers = (*state.T_wc[:3, 3], x, y, z, w, *np.sqrt(np.diag(state.covariance)))
+            writer.writerow(
+                [
+                    state.stamp_ns,
+                    state.status,
+                    int(state.keyframe),
+                    *(f"{number:.9g}" for number in numbers),
+                    *(state.counts.get(name, 0) for name in COUNTS),
+                    state.message,
+                ]
+            )
+
+
+@contextmanager
+def results_folder(out: Path | None, name: str, parent: Path = RESULTS) -> Iterator[Path]:
+    """The folder `out`, or a new one in `parent` to which the link `latest` then points.
+
+    The folder is created before the work starts, so that no work is lost. If the work fails before
+    it writes anything, the folder is removed again and `latest` stays as it was.
+    """
+    folder = out or _new_folder(parent, name)
+    created = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LgcError(
+            f"cannot write results to {folder} ({error.strerror}): give another folder with --out"
+        ) from error
+    try:
+        yield folder
+    except BaseException:
+        for place in created:  # innermost first
+            if not any(place.iterdir()):
+                place.rmdir()
+        raise
+    if out is None:
+        _link_latest(folder)
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """A folder that does not exist yet, named after the source and the time."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder, count = parent / f"{name}-{stamp}", 1
+    while folder.exists():
+        count += 1
+        folder = parent / f"{name}-{stamp}-{count}"
+    return folder
+
+
+def _link_latest(folder: Path) -> None:
+    link = folder.with_name(LATEST)
+    if link.is_symlink() or not link.exists():
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder.name, target_is_directory=True)

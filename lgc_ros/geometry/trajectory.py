@@ -1,0 +1,135 @@
+"""Poses over time, and the poses between them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from transforms3d.quaternions import mat2quat, quat2mat
+
+from lgc_ros.errors import SourceError
+
+log = logging.getLogger(__name__)
+
+# Poses are interpolated over gaps up to the longer of these two. In a longer gap the tracking
+# system lost its target; a low sampling rate alone is not a gap.
+MAX_GAP_NS = 100_000_000
+MAX_GAP_INTERVALS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """Stamped poses of a camera, or of the body that a source names.
+
+    Attributes:
+        stamps_ns: (N,) int64.
+        T_wc: (N, 4, 4) poses camera to world, in metres or up to scale.
+        quaternions: (N, 4) unit quaternions wxyz as recorded, which `pose_at` interpolates; None
+            to derive them from `T_wc`.
+        timed: False if the poses come from a file without stamps; `stamps_ns` then counts lines.
+    """
+
+    stamps_ns: np.ndarray
+    T_wc: np.ndarray
+    quaternions: np.ndarray | None = None
+    timed: bool = True
+
+    def __len__(self) -> int:
+        return len(self.stamps_ns)
+
+    @classmethod
+    def from_poses(cls, poses: Iterable[tuple[int, np.ndarray]]) -> Trajectory:
+        """Build from pairs of stamp in nanoseconds and 4x4 matrix, in the given order."""
+        stamps_ns, matrices = [], []
+        for stamp_ns, T_wc in poses:
+            stamps_ns.append(stamp_ns)
+            matrices.append(T_wc)
+        return cls(np.array(stamps_ns, np.int64), np.reshape(matrices, (-1, 4, 4)).astype(float))
+
+    @classmethod
+    def from_samples(
+        cls, stamps_ns: Sequence[int], positions: np.ndarray, quaternions: np.ndarray, where: str
+    ) -> Trajectory:
+        """Sort samples by stamp and drop invalid ones (NaN, zero quaternion) and repeated stamps.
+
+        Args:
+            positions: (N, 3).
+            quaternions: (N, 4) wxyz, normalized here.
+            where: origin of the samples, for messages.
+        """
+        try:
+            stamps_ns = np.array(stamps_ns, np.int64)
+        except OverflowError as error:
+            raise SourceError(f"{where} holds a stamp that is no time in nanoseconds") from error
+        positions = np.array(positions, np.float64).reshape(-1, 3)
+        quaternions = np.array(quaternions, np.float64).reshape(-1, 4)
+        norms = np.linalg.norm(quaternions, axis=1)
+        valid = np.isfinite(positions).all(axis=1) & np.isfinite(norms) & (norms > 0.5)
+        if not valid.any():
+            raise SourceError(f"{where} has no valid pose in {len(stamps_ns)} samples")
+        if not valid.all():
+            log.warning("%s: ignored %d samples without a valid pose", where, np.sum(~valid))
+        # The first of several samples with the same stamp counts.
+        stamps_ns, first = np.unique(stamps_ns[valid], return_index=True)
+        order = np.flatnonzero(valid)[first]
+        quaternions = quaternions[order] / norms[order, None]
+        T_wc = np.tile(np.eye(4), (len(order), 1, 1))
+        T_wc[:, :3, :3] = [quat2mat(q) for q in quaternions]
+        T_wc[:, :3, 3] = positions[order]
+        return cls(stamps_ns, T_wc, quaternions)
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Camera centres (N, 3) in the world."""
+        return self.T_wc[:, :3, 3]
+
+    @property
+    def length_m(self) -> float:
+        """Length of the path, in the unit of the poses."""
+        return float(np.linalg.norm(np.diff(self.positions, axis=0), axis=1).sum())
+
+    @cached_property
+    def max_gap_ns(self) -> int:
+        """Longest time between two samples over which a pose is interpolated."""
+        intervals_ns = np.diff(self.stamps_ns)
+        median_ns = float(np.median(intervals_ns)) if len(intervals_ns) else 0.0
+        return max(MAX_GAP_NS, round(MAX_GAP_INTERVALS * median_ns))
+
+    def pose_at(self, stamp_ns: int, max_gap_ns: int | None = None) -> np.ndarray | None:
+        """Interpolated pose (4, 4); None outside the samples and in gaps of the recording.
+
+        Stamps must increase.
+        """
+        after = int(np.searchsorted(self.stamps_ns, stamp_ns))
+        if after == len(self.stamps_ns):
+            return None
+        before = after if self.stamps_ns[after] == stamp_ns else after - 1
+        span_ns = int(self.stamps_ns[after] - self.stamps_ns[before])
+        if before < 0 or span_ns > (self.max_gap_ns if max_gap_ns is None else max_gap_ns):
+            return None
+        fraction = (stamp_ns - int(self.stamps_ns[before])) / span_ns if span_ns else 0.0
+        positions, rotations = self.positions, self._rotations
+        T_wc = np.eye(4)
+        T_wc[:3, 3] = (1 - fraction) * positions[before] + fraction * positions[after]
+        T_wc[:3, :3] = quat2mat(slerp(rotations[before], rotations[after], fraction))
+        return T_wc
+
+    @cached_property
+    def _rotations(self) -> np.ndarray:
+        if self.quaternions is not None:
+            return self.quaternions
+        return np.array([mat2quat(T_wc[:3, :3]) for T_wc in self.T_wc])
+
+
+def slerp(q0: np.ndarray, q1: np.ndarray, fraction: float) -> np.ndarray:
+    """Unit quaternion at a fraction of the shorter arc from q0 to q1."""
+    cosine = float(q0 @ q1)
+    if cosine < 0:
+        q1, cosine = -q1, -cosine
+    angle = np.arccos(min(cosine, 1.0))
+    if angle < 1e-9:
+        return q0
+    return (np.sin((1 - fraction) * angle) * q0 + np.sin(fraction * angle) * q1) / np.sin(angle)

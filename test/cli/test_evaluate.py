@@ -1,0 +1,89 @@
+"""`lgc evaluate`: pairs, trajectories and bags."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from runs import SETTINGS
+
+from lgc_ros.evaluation.results import write_run
+from lgc_ros.evaluation.runner import METRICS
+
+
+def test_evaluate_pairs_prints_a_table_and_reports_a_malformed_line(lgc, views, tmp_path):
+    K = "500 0 319.5 0 500 239.5 0 0 1"
+    pose = " ".join(str(v) for v in np.loadtxt(views / "T_10.txt").ravel())
+    line = f"image0.png image1.png 0 0 {K} {K} {pose}"
+    (tmp_path / "pairs.txt").write_text(f"{line}\nimage0.png image1.png 0 0 1 2 3\n")
+    base = "evaluate", "pairs", tmp_path, "--images", views, "--method", "poselib+ratio"
+    code, said = lgc(*base)
+    assert code == 1
+    assert "line 2" in said
+    assert "--skip-bad" in said
+    code, said = lgc(*base, "--skip-bad", "--json", tmp_path / "r.json")
+    assert code == 0
+    assert "poselib+ratio" in said
+    results = json.loads((tmp_path / "r.json").read_text())["methods"]["poselib+ratio"]
+    assert set(results["map"]) == set(results["auc"]) == {"5", "10", "20"}
+    assert {"features", "match", "filter", "estimate", "total"} == set(results["ms"])
+
+
+def test_evaluate_trajectory_prints_and_writes_errors(invoke, tum_folder, finished_run, tmp_path):
+    pytest.importorskip("evo")
+    write_run(tmp_path, finished_run)
+    result = invoke(
+        "evaluate",
+        "trajectory",
+        tmp_path / "trajectory_tum.txt",
+        tum_folder / "groundtruth.txt",
+        "--json",
+        tmp_path / "errors.json",
+    )
+    assert result.exit_code == 0, result.output
+    errors = json.loads((tmp_path / "errors.json").read_text())
+    assert errors["ate_rmse_m"] == pytest.approx(finished_run.errors.ate_rmse_m, abs=1e-6)
+    assert errors["path_m"] == pytest.approx(finished_run.errors.truth.length_m, abs=1e-6)
+    assert errors["rpe_over"] == "1 s"
+    assert "ATE" in result.output
+    assert "RPE over 1 s" in result.output
+
+
+def test_evaluate_trajectory_says_when_files_have_no_stamps(invoke, finished_run, tmp_path):
+    pytest.importorskip("evo")
+    write_run(tmp_path, finished_run)
+    file = tmp_path / "trajectory_kitti.txt"
+    result = invoke("evaluate", "trajectory", file, file, "--json", tmp_path / "errors.json")
+    assert "RPE over 1 frame" in result.output
+    assert json.loads((tmp_path / "errors.json").read_text())["rpe_over"] == "1 frame"
+
+
+def test_evaluate_bag_compares_methods(invoke, short_walk, tmp_path):
+    pytest.importorskip("rosbags")
+    from lgc_ros.sources.bag_writer import write_bag
+
+    write_bag(short_walk, tmp_path / "bag")
+    methods = ("poselib+ratio", "ransac+ratio")
+    chosen = [word for method in methods for word in ("--method", method)]
+    target = ("--out", tmp_path / "out", "--json", tmp_path / "bag.json")
+    result = invoke("evaluate", "bag", tmp_path / "bag", *chosen, *target, *SETTINGS)
+    assert result.exit_code == 0, result.output
+    results = json.loads((tmp_path / "bag.json").read_text())
+    assert results["methods"].keys() == set(methods)
+    for metrics in results["methods"].values():
+        assert metrics.keys() >= set(METRICS)
+        assert metrics["frames"] == len(short_walk)
+        assert metrics["ate_rmse_m"] is not None
+    assert "no ground truth" not in result.output
+
+
+def test_evaluate_bag_asks_for_ground_truth(invoke, short_walk, tmp_path):
+    pytest.importorskip("rosbags")
+    from lgc_ros.sources.bag_writer import write_bag
+
+    write_bag([replace(frame, T_wc=None) for frame in short_walk[:3]], tmp_path / "bag")
+    result = invoke(
+        "evaluate", "bag", tmp_path / "bag", "--profile", "fast", "--out", tmp_path / "o"
+    )
+    assert result.exit_code == 0, result.output
+    assert "no ground truth, so no errors: give --gt" in result.output

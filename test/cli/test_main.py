@@ -1,0 +1,51 @@
+"""Help, and output paths that cannot be written."""
+
+import pytest
+from runs import RESULTS
+
+from lgc_ros.errors import ConfigError
+
+
+def test_help_lists_every_command(lgc):
+    code, said = lgc("--help")
+    assert code == 0
+    commands = ("match", "run", "evaluate", "play", "record", "demo", "export", "bench", "doctor")
+    for command in commands:
+        assert command in said
+
+
+COMMANDS = "match", "run", "record", "demo", "synth", "export", "doctor", "bench"
+EVALUATIONS = "pairs", "trajectory", "bag"
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *(f"evaluate {name}" for name in EVALUATIONS)])
+def test_help_fits_into_80_columns(invoke, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    said = invoke(*command.split(), "--help").output
+    assert max(map(len, said.splitlines())) <= 80
+    assert "…" not in said
+
+
+def test_help_has_examples_and_names_the_files_written(invoke):
+    said = invoke("run", "--help").output
+    assert all(name in said for name in RESULTS)
+    for command in (("run",), ("evaluate", "trajectory"), ("evaluate", "bag")):
+        said = " ".join(invoke(*command, "--help").output.replace("│", " ").split())
+        assert f"Examples: lgc {' '.join(command)} " in said
+    assert "Default: cn and" in said
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_an_unwritable_path_is_rejected_before_the_work(invoke, tum_folder, tmp_path, place):
+    (tmp_path / "file").write_text("")
+    for arguments in (
+        ("run", tum_folder, "--out", tmp_path / place),
+        ("evaluate", "bag", tum_folder, "--json", tmp_path / place / "results.json"),
+        ("evaluate", "trajectory", "a.txt", "b.txt", "--json", tmp_path / place / "e.json"),
+        ("bench", "--json", tmp_path / place / "bench.json"),
+    ):
+        result = invoke(*arguments)
+        assert isinstance(result.exception, ConfigError)
+        assert f"{tmp_path / 'file'} is a file, not a folder" in str(result.exception)
+    result = invoke("bench", "--json", tmp_path)
+    assert "is a folder: give a file" in str(result.exception)

@@ -1,0 +1,91 @@
+"""`lgc match`: pose, picture, JSON, and what it says about bad input."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from lgc_ros.visualization.matches import write_image
+
+
+def match_arguments(folder, image1="image1.png"):
+    return "match", folder / "image0.png", folder / image1, "--camera", folder / "camera.yaml"
+
+
+def test_match_prints_the_pose_and_writes_a_picture_and_json(lgc, views, tmp_path):
+    picture, results = tmp_path / "matches.png", tmp_path / "new" / "pose.json"
+    code, said = lgc(
+        *match_arguments(views), "--gt", views / "T_10.txt", "--out", picture, "--json", results
+    )
+    assert code == 0
+    assert "R_10" in said
+    content = json.loads(results.read_text())
+    assert content["method"] == "cn"
+    assert content["error_deg"] < 3
+    assert content["inliers"] > 20
+    assert picture.stat().st_size > 10_000
+
+
+def test_match_warns_if_the_camera_did_not_move(lgc, views):
+    code, said = lgc(*match_arguments(views, "image0.png"), "--method", "poselib+ratio")
+    assert code == 0
+    assert "t_10 is arbitrary" in said
+    _, said = lgc(*match_arguments(views), "--method", "poselib+ratio")
+    assert "arbitrary" not in said
+
+
+def failing_match(folder, tmp_path, broken):
+    """Arguments of a match in which one thing is wrong, and what the message must say."""
+    base = match_arguments(folder)
+    if broken == "missing image":
+        return match_arguments(folder, "none.png"), "none.png"
+    if broken == "unreadable image":
+        (tmp_path / "text.png").write_text("not an image")
+        return (*base[:2], tmp_path / "text.png", *base[3:]), r"text\.png"
+    if broken == "other size":
+        write_image(tmp_path / "small.png", np.zeros((100, 120, 3), np.uint8))
+        return (*base[:2], tmp_path / "small.png", *base[3:]), r"small\.png is 120x100.*640x480"
+    if broken == "blank image":
+        write_image(tmp_path / "blank.png", np.full((480, 640, 3), 90, np.uint8))
+        return (*base[:2], tmp_path / "blank.png", *base[3:]), "only 0 matches.*texture"
+    if broken == "few keypoints":
+        few = np.full((480, 640, 3), 90, np.uint8)
+        few[200:210, 300:310] = 255
+        write_image(tmp_path / "few.png", few)
+        return ("match", tmp_path / "few.png", *base[2:]), "matches, at least 8 are needed"
+    if broken == "nan calibration":
+        text = (folder / "camera.yaml").read_text()
+        (tmp_path / "nan.yaml").write_text(
+            re.sub(r"data: \[[^,]*,", "data: [.nan,", text, count=1)
+        )
+        return (*base[:4], tmp_path / "nan.yaml"), r"nan\.yaml"
+    if broken == "missing camera":
+        return (*base[:4], tmp_path / "no.yaml"), r"no\.yaml"
+    if broken == "unknown method":
+        return (*base, "--method", "ransack"), "unknown method 'ransack'.*magsac"
+    if broken == "unknown features":
+        return (*base, "--features", "surf"), "surf.*sift"
+    return (*base, "--model", "nonsense"), "nonsense.*sift"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "missing image",
+        "unreadable image",
+        "other size",
+        "blank image",
+        "few keypoints",
+        "nan calibration",
+        "missing camera",
+        "unknown method",
+        "unknown features",
+        "unknown model",
+    ],
+)
+def test_match_fails_with_a_clear_message_on_bad_input(lgc, views, tmp_path, broken):
+    arguments, message = failing_match(views, tmp_path, broken)
+    code, said = lgc(*arguments)
+    assert code == 1
+    assert re.search(message, said), said

@@ -1,0 +1,33 @@
+"""`lgc synth`, `lgc export` and `lgc doctor`."""
+
+
+def test_synth_writes_a_sequence_and_does_not_overwrite_one(lgc, tmp_path):
+    folder = tmp_path / "sequence"
+    code, _ = lgc("synth", folder, "--frames", 2)
+    assert code == 0
+    assert len(list((folder / "rgb").iterdir())) == 2
+    assert (folder / "camera.yaml").is_file()
+    code, said = lgc("synth", folder, "--frames", 2)
+    assert code == 1
+    assert "already exists" in said
+
+
+def test_synth_writes_a_bag(lgc, tmp_path):
+    code, _ = lgc("synth", tmp_path / "bag", "--frames", 1, "--format", "bag")
+    assert code == 0
+    assert (tmp_path / "bag" / "metadata.yaml").is_file()
+    code, said = lgc("synth", tmp_path / "other", "--format", "zip")
+    assert code == 1
+    assert "tum or bag" in said
+
+
+def test_export_writes_onnx(lgc, tmp_path):
+    code, _ = lgc("export", tmp_path / "model.onnx")
+    assert code == 0
+    assert (tmp_path / "model.onnx").stat().st_size > 1_000_000
+
+
+def test_doctor_accepts_this_installation(lgc):
+    code, said = lgc("doctor")
+    assert code == 0
+    assert "All required components found" in said
