@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from lgc_ros.odometry.map import HasPose
     from lgc_ros.odometry.tracking import Pose
 
-# Smallest standard deviations that are published: the best that keypoints allow (0.05 px at a focal
-# length of 500 px), and that at a distance of ten metres. A filter takes zero for certainty, or
-# rejects it; the first pose, which is the origin by definition, would have it.
+# Smallest standard deviations that are published: the best that keypoints allow (0.05 px at a
+# focal length of 500 px), and that at a distance of ten metres. A filter takes zero for
+# certainty, or rejects it; the first pose, which is the origin by definition, would have it.
 FLOOR_M, FLOOR_RAD = 1e-3, 1e-4
-# Smallest eigenvalue of a correlation matrix, and smallest variance: far above rounding errors, far
-# below anything measurable.
+# Smallest eigenvalue of a correlation matrix, and smallest variance: far above rounding errors,
+# far below anything measurable.
 MIN_EIGENVALUE, MIN_VARIANCE = 1e-9, 1e-12
 
 

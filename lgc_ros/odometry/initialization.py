@@ -1,8 +1,8 @@
 """Map initialization: the first landmarks from two views, and their scale.
 
 Monocular scale is unobservable, so the first baseline is the unit. A map that is re-initialized
-after tracking was lost takes its scale from landmarks in common or, without any, from the speed and
-the scene depth before.
+after tracking was lost takes its scale from landmarks in common or, without any, from the speed
+and the scene depth before.
 """
 
 from __future__ import annotations

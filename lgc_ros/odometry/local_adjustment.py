@@ -18,9 +18,10 @@ from lgc_ros.odometry.map import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap
 def adjust_window(landmarks: LandmarkMap, window: int, max_fixed: int, iterations: int) -> None:
     """Refine the newest keyframe, those most covisible with it, and the landmarks they see.
 
-    Up to `max_fixed` other keyframes that see the same landmarks hold the window in place. If there
-    are fewer than two, the oldest keyframe of the window is held instead, and so is its distance to
-    the farthest one: the trajectory keeps its length, although its first step was the least certain.
+    Up to `max_fixed` other keyframes that see the same landmarks hold the window in place. If
+    there are fewer than two, the oldest keyframe of the window is held instead, and so is its
+    distance to the farthest one: the trajectory keeps its length, although its first step was the
+    least certain.
     """
     free, fixed, floating = _choose_window(landmarks, window, max_fixed)
     views = free + fixed

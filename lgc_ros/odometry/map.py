@@ -179,7 +179,7 @@ class LandmarkMap:
         return points @ camera.R_cw[2] + camera.t_cw[2]
 
     def covisible(self, landmarks: np.ndarray) -> list[tuple[int, Keyframe]]:
-        """Keyframes by how many of these landmarks they see, most first, newest first of equals."""
+        """Keyframes by how many of these landmarks they see: most first, then newest first."""
         mask = np.zeros(len(self.points) + 1, bool)
         mask[landmarks] = True
         mask[NONE] = False

@@ -14,9 +14,9 @@ from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.tracking import MIN_LANDMARKS, KeyframeMatcher, Pose, Track
 from lgc_ros.runtime.stage_timer import StageTimer
 
-# A new keyframe is searched for the landmarks of this many covisible keyframes, this far from their
-# projections. A keypoint is accepted if its descriptor is as close as those of this share of the
-# matches that gave the pose.
+# A new keyframe is searched for the landmarks of this many covisible keyframes, this far from
+# their projections. A keypoint is accepted if its descriptor is as close as those of this share
+# of the matches that gave the pose.
 SEARCHED_KEYFRAMES = 10
 SEARCH_PX = 4.0
 SIMILAR_SHARE = 0.97
@@ -84,8 +84,8 @@ def connect(landmarks: LandmarkMap, keyframe: Keyframe, track: Track, threshold_
     """Tie a new keyframe to more keyframes than the one it was matched to.
 
     Landmarks of covisible keyframes are searched for where the pose predicts them, which makes
-    tracks longer and ends the drift where the camera comes back. The remaining keypoints become new
-    landmarks with one of these keyframes.
+    tracks longer and ends the drift where the camera comes back. The remaining keypoints become
+    new landmarks with one of these keyframes.
     """
     others = [
         other

@@ -1,9 +1,9 @@
 """Which motion explains the first views.
 
 Two views of a plane, or of little else, fit two motions equally well, and the wrong one corrupts
-everything that follows. Each motion that a pair allows is therefore tested on the views in between,
-too, which may have seen more. A motion is accepted only if it explains them clearly better than any
-other.
+everything that follows. Each motion that a pair allows is therefore tested on the views in
+between, too, which may have seen more. A motion is accepted only if it explains them clearly
+better than any other.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ SAME_DIRECTION_DEG = 15.0
 # Another motion is clearly worse if this many more matches, or this share of them, contradict it.
 CLEAR_MATCHES = 5.0
 CLEAR_SHARE = 0.02
-# Scale of the robust loss, in inlier thresholds: most keypoints are far more precise than the worst
-# true match. At 1/2, translation directions had up to five times the error.
+# Scale of the robust loss, in inlier thresholds: most keypoints are far more precise than the
+# worst true match. At 1/2, translation directions had up to five times the error.
 LOSS_SCALE = 1 / 8
 # Number of refinements, each on the matches within so many thresholds of the last motion.
 REFINEMENTS = 2
@@ -90,7 +90,8 @@ def motion_covariance(
 class Motion:
     """Motion from the reference camera to another, with `t_10` of unit length.
 
-    `cost` counts the outliers; an inlier counts by its squared distance over that of the threshold.
+    `cost` counts the outliers; an inlier counts by its squared distance over that of the
+    threshold.
     """
 
     R_10: np.ndarray

@@ -1,8 +1,8 @@
 """Visual odometry: frames in, poses with covariance and status out.
 
-Each frame is matched to a keyframe. The two-view method (the learned filter, or a baseline) rejects
-outliers, and the landmarks that the keyframe's keypoints show give the pose in the scale of the map.
-New keyframes triangulate new landmarks, and the latest keyframes are refined together.
+Each frame is matched to a keyframe. The two-view method (the learned filter, or a baseline)
+rejects outliers, and the landmarks that the keyframe's keypoints show give the pose in the scale
+of the map. New keyframes triangulate new landmarks, and the latest keyframes are refined together.
 
 There are no files and no ROS here, and the same frames always give the same result.
 """

@@ -29,7 +29,7 @@ def seen_again(walked, hidden):
     *_, reference, newest = walked.keyframes
     walked.keyframes.remove(newest)
     view = newest.view
-    track = Tracker(OPTIONS)(view, reference, walked, StageTimer())
+    track = KeyframeMatcher(OPTIONS)(view, reference, walked, StageTimer())
     again = Keyframe(view, track.pose.R_cw, track.pose.t_cw)
     again.landmark_ids[:] = np.where(hidden, NONE, newest.landmark_ids)
     walked.add_keyframe(again)

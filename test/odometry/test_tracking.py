@@ -8,7 +8,7 @@ from lgc_ros.geometry.epipolar import rotation_error_deg
 from lgc_ros.matching.correspondences import correspond, match
 from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, View
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.tracking import ROUGH_PARALLAX, Tracker
+from lgc_ros.odometry.tracking import ROUGH_PARALLAX
 from lgc_ros.runtime.stage_timer import StageTimer
 
 OPTIONS = OdometryOptions(init_parallax_deg=3.0, max_keypoints=1000, device="cpu")
@@ -17,7 +17,7 @@ OPTIONS = OdometryOptions(init_parallax_deg=3.0, max_keypoints=1000, device="cpu
 @pytest.fixture(scope="module")
 def tracked(walk):
     """Tracks a frame of the walk against another one; with both estimates, and the true turn."""
-    tracker = Tracker(OPTIONS)
+    tracker = KeyframeMatcher(OPTIONS)
     extract = make_extractor("sift", OPTIONS.max_keypoints)
 
     def view(k):
