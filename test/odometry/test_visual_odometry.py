@@ -649,7 +649,7 @@ def test_without_a_measurement_the_position_is_held_for_a_while_then_in_units(wa
     assert waited_s == pytest.approx(0.5, abs=0.11)
     for state in states[landmarks:free]:
         assert state.status == "initializing"
-        assert f"no metres from {measured}" in state.message
+        assert f"no metric scale from {measured}" in state.message
         np.testing.assert_array_equal(state.T_wc[:3, 3], 0)
         assert (np.diag(state.covariance)[:3] > 10**2).all()
     assert set(statuses(states[free:])) == {"ok"}
