@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from lgc_ros.runtime.jit import compiled
 from lgc_ros.runtime.simd import INT32, INT64, Vectors, arrays, processor_has, product_tile
-from lgc_ros.runtime.torch_threads import one_thread
+from lgc_ros.runtime.threads import single_torch_thread
 
 # Entries of the distance matrix held at once: 1 MB, which stays in the cache until its minima are
 # found.
@@ -46,7 +46,7 @@ def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     smallest, column_smallest = (np.full(n, far, squares_a.dtype) for n in (rows, columns))
     for start in range(0, rows, _block_rows(columns)):
         block = slice(start, min(start + _block_rows(columns), rows))
-        with one_thread():
+        with single_torch_thread():
             values = product(block)
         _complete(values, squares_a[block], squares_b, column_smallest)
         row = np.arange(len(values))
@@ -266,7 +266,7 @@ def fastest_product() -> Callable[[np.ndarray, np.ndarray], Product]:
             times.append(perf_counter() - start)
         return min(times)
 
-    with one_thread():
+    with single_torch_thread():
         return min(trials, key=least_s)
 
 

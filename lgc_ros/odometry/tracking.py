@@ -15,7 +15,7 @@ from lgc_ros.odometry.initialization import ReferenceMatches
 from lgc_ros.odometry.map import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View, motion_between
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.pose_optimization import refine_pose
-from lgc_ros.runtime.stage_timer import Clock
+from lgc_ros.runtime.stage_timer import StageTimer
 
 # Landmarks that make a pose: fewer leave too much to chance.
 MIN_LANDMARKS = 15
@@ -74,7 +74,7 @@ class Tracker:
         )
 
     def __call__(
-        self, view: View, reference: Keyframe, landmarks: LandmarkMap, timer: Clock
+        self, view: View, reference: Keyframe, landmarks: LandmarkMap, timer: StageTimer
     ) -> Track:
         """Match a view to a keyframe; its pose, if landmarks of the keyframe give one."""
         matches, rejected = self._match(view, reference, timer)
@@ -89,7 +89,7 @@ class Tracker:
         return track
 
     def _match(
-        self, view: View, reference: Keyframe, timer: Clock
+        self, view: View, reference: Keyframe, timer: StageTimer
     ) -> tuple[Matches, TwoViewResult]:
         matches = match(reference.view.features, view.features)
         correspondences = correspond(

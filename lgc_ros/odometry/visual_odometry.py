@@ -51,7 +51,7 @@ from lgc_ros.odometry.state import (
     OdometryState,
 )
 from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track, Tracker
-from lgc_ros.runtime.stage_timer import Clock
+from lgc_ros.runtime.stage_timer import StageTimer
 from lgc_ros.runtime.threads import limit_threads
 
 # Share of the matches that must agree on a pose of two views.
@@ -161,7 +161,7 @@ class VisualOdometry:
         they are extracted elsewhere, see prefetch.py. A frame that cannot be used (out
         of order, of another size than its camera) is answered with the reason.
         """
-        timer = Clock()
+        timer = StageTimer()
         if frame.camera is None:
             raise CameraError("the frame has no camera; give its calibration with --camera")
         refusal = self._refusal(frame)
@@ -216,7 +216,7 @@ class VisualOdometry:
         odom_m = None if T_ob is None else T_ob[:3, 3]
         return View(frame.stamp_ns, frame.camera, features, x, odom_m)
 
-    def _start(self, view: View, timer: Clock) -> OdometryState:
+    def _start(self, view: View, timer: StageTimer) -> OdometryState:
         if len(view.x) < self.options.min_inliers:
             message = f"{len(view.x)} keypoints are too few to start; is the image blank?"
             return self._fail(view.stamp_ns, message, None, timer)
@@ -230,7 +230,7 @@ class VisualOdometry:
         self._anchor = keyframe.R_cw, keyframe.t_cw
         return self._state(view, INITIALIZING, "first frame", keyframe, None, None, timer, True)
 
-    def _track_any(self, view: View, timer: Clock) -> Track:
+    def _track_any(self, view: View, timer: StageTimer) -> Track:
         """Match to the current keyframe and, where that fails, to the latest others."""
         best = self._tracker(view, self._reference, self.map, timer)
         if best.pose is not None or len(view.x) < self.options.min_inliers:
@@ -282,7 +282,7 @@ class VisualOdometry:
         threshold = 2 * self.options.threshold_px / view.camera.focal
         return np.mean(sampson_distance(E_10, x0, x1) < threshold**2) > CONFIRMED_SHARE
 
-    def _follow(self, view: View, track: Track, frame: Frame, timer: Clock) -> OdometryState:
+    def _follow(self, view: View, track: Track, frame: Frame, timer: StageTimer) -> OdometryState:
         """A view located by landmarks: hold what did not move, make a keyframe if it is time."""
         pose, status = self._hold(view, track)
         self._failures = 0
@@ -353,7 +353,9 @@ class VisualOdometry:
         across = np.linalg.norm(np.cross(a, b), axis=1)
         return float(np.degrees(np.median(np.arctan2(across, np.einsum("ij,ij->i", a, b)))))
 
-    def _return_to_older(self, view: View, track: Track, pose: Pose, timer: Clock) -> Track | None:
+    def _return_to_older(
+        self, view: View, track: Track, pose: Pose, timer: StageTimer
+    ) -> Track | None:
         """An older keyframe taken nearer to here, if matching to it gives as many landmarks.
 
         Where the camera comes back to, the map is known already, and drift ends.
@@ -376,7 +378,7 @@ class VisualOdometry:
         return None
 
     def _insert(
-        self, view: View, track: Track, pose: Pose, frame: Frame, timer: Clock
+        self, view: View, track: Track, pose: Pose, frame: Frame, timer: StageTimer
     ) -> Keyframe:
         """Make the view a keyframe: hand landmarks over, make new ones, refine the window."""
         reference = track.reference
@@ -425,7 +427,9 @@ class VisualOdometry:
             self._misplaced = factor * self._misplaced + (1 - factor) * about
             self._depth = self._depth and factor * self._depth
 
-    def _two_view(self, view: View, track: Track, frame: Frame, timer: Clock) -> OdometryState:
+    def _two_view(
+        self, view: View, track: Track, frame: Frame, timer: StageTimer
+    ) -> OdometryState:
         """A view matched to a keyframe without enough landmarks: rotation, or a new beginning."""
         reference, pose = track.reference, track.result.pose
         x0, x1 = reference.view.x[track.index0], view.x[track.index1]
@@ -487,7 +491,7 @@ class VisualOdometry:
         return Pose(R_cw, -R_cw @ centre, spread, np.zeros(len(track.index0), bool))
 
     def _turn(
-        self, view: View, track: Track, pose: Pose, status: str, message: str, timer: Clock
+        self, view: View, track: Track, pose: Pose, status: str, message: str, timer: StageTimer
     ) -> OdometryState:
         """A view whose position is held; a keyframe takes over before the matches run out."""
         self._anchor = pose.R_cw, pose.t_cw
@@ -513,7 +517,7 @@ class VisualOdometry:
         motion: Motion,
         agree: np.ndarray,
         frame: Frame,
-        timer: Clock,
+        timer: StageTimer,
     ) -> OdometryState | None:
         """Landmarks from two views; the scale goes on from common landmarks or the last depth."""
         reference = track.reference
@@ -550,7 +554,7 @@ class VisualOdometry:
         timer.lap("map")
         return self._state(view, OK, "", keyframe, track, pose, timer, True)
 
-    def _look_back(self, reference: Keyframe, timer: Clock) -> Keyframe:
+    def _look_back(self, reference: Keyframe, timer: StageTimer) -> Keyframe:
         """Find the way that was held back before the first landmarks; the world stays.
 
         Each keyframe before the reference is located by the landmarks of the next, as far as that
@@ -607,7 +611,7 @@ class VisualOdometry:
         self._sights = []
 
     def _fail(
-        self, stamp_ns: int, message: str, track: Track | None, timer: Clock
+        self, stamp_ns: int, message: str, track: Track | None, timer: StageTimer
     ) -> OdometryState:
         """Nothing to go by: the pose is held and its uncertainty grows."""
         self._failures += 1
@@ -646,7 +650,7 @@ class VisualOdometry:
         lost_s = (view.stamp_ns - good.stamp_ns) * 1e-9 if good else float("inf")
         return self._failures > o.lost_after and lost_s > o.restart_s
 
-    def _restart(self, view: View, track: Track, timer: Clock) -> OdometryState:
+    def _restart(self, view: View, track: Track, timer: StageTimer) -> OdometryState:
         """Begin anew at the held pose: the view has not come back."""
         if len(view.x) < 5 * self.options.min_inliers:
             return self._fail(view.stamp_ns, "too few keypoints to start again", track, timer)
@@ -673,7 +677,7 @@ class VisualOdometry:
         where: Pose | Keyframe,
         track: Track | None,
         pose: Pose | None,
-        timer: Clock,
+        timer: StageTimer,
         keyframe: bool,
     ) -> OdometryState:
         T_wc = _T_wc(where.R_cw, where.t_cw)

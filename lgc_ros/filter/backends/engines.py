@@ -21,7 +21,7 @@ from lgc_ros.filter.backends.onnx_export import onnx_model
 from lgc_ros.filter.backends.torch_network import FusedNetwork, GraphedNetwork
 from lgc_ros.filter.checkpoint import ModelInfo
 from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork
-from lgc_ros.runtime.torch_threads import one_thread
+from lgc_ros.runtime.threads import single_torch_thread
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def torch_engine(network: CorrespondenceNetwork, info: ModelInfo, device: str) -
     elif chosen.type == "cuda":
         run = GraphedNetwork(network, chosen)
     else:
-        run = one_thread()(FusedNetwork(network).__call__)
+        run = single_torch_thread()(FusedNetwork(network).__call__)
     return Engine("torch", str(chosen), lambda rows: run(torch.from_numpy(rows)).cpu().numpy())
 
 

@@ -309,7 +309,7 @@ def _multiply_tile(typing, tile, weights, panel, out, centre, counts, sums, squa
         product = product_tile(vectors, (ROWS, VECTORS), weights, panel, depth, multiply_add)
         present = [vectors.load(counts, INT64(v * LANES)) for v in range(VECTORS)]
         for r in range(ROWS):
-            middle, lanes = vectors.repeated(centre, INT64(r)), INT64(r * LANES)
+            middle, lanes = vectors.broadcast(centre, INT64(r)), INT64(r * LANES)
             added, squared = vectors.load(sums, lanes), vectors.load(squares, lanes)
             for v in range(VECTORS):
                 vectors.store(product[r][v], out, INT64(r * COLUMNS + v * LANES))
@@ -337,7 +337,7 @@ def _activation(is_added: bool):
             channel, *values = arguments
             made = arrays(context, builder, signature.args[1:], values)
             product, scale, shift, out = (array.data for array in made)
-            factor, level = (vectors.repeated(base, channel) for base in (scale, shift))
+            factor, level = (vectors.broadcast(base, channel) for base in (scale, shift))
             start = builder.mul(channel, INT64(COLUMNS))
             places = [builder.add(start, INT64(v * LANES)) for v in range(VECTORS)]
             for place in places:
