@@ -15,13 +15,8 @@ import numpy as np
 from lgc_ros.errors import DatasetError, LgcError
 from lgc_ros.estimation.two_view import STAGES, RelativePoseSolver, TwoViewResult, true_matches
 from lgc_ros.evaluation.pairs import read_pairs, turn_back
-from lgc_ros.features.base import (
-    Features,
-    kind_of_file,
-    make_extractor,
-    read_features,
-    stored_beside,
-)
+from lgc_ros.features.base import Features, make_extractor
+from lgc_ros.features.stored import kind_of_file, read_features, stored_beside
 from lgc_ros.geometry import epipolar as geometry
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import read_image
