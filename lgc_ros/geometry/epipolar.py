@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+# Minimum number of matches of the solvers.
+FIVE_POINT_MINIMUM = 5
 EIGHT_POINT_MINIMUM = 8
 
 
