@@ -72,8 +72,8 @@ def _products(a: np.ndarray, b: np.ndarray) -> tuple[Product, np.ndarray, np.nda
     """
     bytes_a, bytes_b = _as_bytes(a), _as_bytes(b)
     multiplied = fastest_product()
-    if bytes_a is None or bytes_b is None or multiplied is _float_product:
-        return _float_product(a, b), *(np.square(side).sum(axis=1) for side in (a, b))
+    if bytes_a is None or bytes_b is None or multiplied is float_product:
+        return float_product(a, b), *(np.square(side).sum(axis=1) for side in (a, b))
     product = multiplied(bytes_a, bytes_b)
     squares_a, squares_b = (
         np.square(side, dtype=np.int32).sum(1, dtype=np.int32) for side in (bytes_a, bytes_b)
@@ -163,7 +163,7 @@ def _as_bytes(descriptors: np.ndarray) -> np.ndarray | None:
     return (rounded ^ 128).view(np.int8) if np.array_equal(rounded, descriptors) else None
 
 
-def _float_product(a: np.ndarray, b: np.ndarray) -> Product:
+def float_product(a: np.ndarray, b: np.ndarray) -> Product:
     memory = np.empty((min(len(a), _block_rows(len(b))), len(b)), a.dtype)
     return lambda block: np.matmul(a[block], b.T, out=memory[: block.stop - block.start])
 
@@ -260,7 +260,7 @@ def fastest_product() -> Callable[[np.ndarray, np.ndarray], Product]:
     """
     square = np.ones((TRIAL_SIZE, TRIAL_SIZE), np.int8)
     trials = {make: make(square, square) for make in integer_products()}
-    trials[_float_product] = _float_product(*2 * [square.astype(np.float32)])
+    trials[float_product] = float_product(*2 * [square.astype(np.float32)])
 
     def fastest_s(make: Callable) -> float:
         times = []

@@ -119,7 +119,7 @@ def test_integer_products_find_the_same_matches_as_floats(pair, product, monkeyp
         monkeypatch.setattr(nearest_neighbor, "fastest_product", lambda: fastest)
         return match(*pair)
 
-    assert_same_matches(matches_of(product), matches_of(nearest_neighbor._float_product))
+    assert_same_matches(matches_of(product), matches_of(nearest_neighbor.float_product))
 
 
 def assert_same_matches(first, second):
