@@ -18,12 +18,11 @@ from lgc_ros.evaluation.benchmark import spread, take_turns
 from lgc_ros.filter.backends.engines import MODULES, make_engine, missing_modules
 from lgc_ros.filter.checkpoint import load_checkpoint
 from lgc_ros.filter.network import COORDINATES
-from lgc_ros.matching.nearest_neighbor import float_product, integer_products, nearest_two
+from lgc_ros.matching.nearest_neighbor import nearest_two
 from lgc_ros.runtime.threads import thread_limit
 
 MATCHES = 2000
-SIFT_DIMENSIONS, ORB_BYTES = 128, 32
-BLOCK_ROWS = 128  # of the product computed at a time, as in `nearest_two`
+ORB_BYTES = 32
 ROUNDS = 60
 
 Cases = dict[str, Callable[[], object]]
@@ -37,15 +36,13 @@ def kernel_speedups(rounds: int = ROUNDS) -> dict[str, dict[str, dict[str, float
     with thread_limit(1):
         kernels = {
             "network": ("numba", network_cases()),
-            "integer product": ("_int16_product", product_cases()),
             "Hamming search": ("nearest_two", hamming_cases()),
         }
         speedups = {}
         for kernel, (ours, cases) in kernels.items():
             times = take_turns(cases, rounds, tick=lambda: None)
-            if ours in times:
-                others = [name for name in cases if name != ours]
-                speedups[kernel] = {name: spread(times[name] / times[ours]) for name in others}
+            others = [name for name in cases if name != ours]
+            speedups[kernel] = {name: spread(times[name] / times[ours]) for name in others}
         return speedups
 
 
@@ -57,20 +54,6 @@ def network_cases() -> Cases:
     names = [name for name in ("torch", *MODULES, "numba") if not missing_modules(name)]
     engines = [make_engine(name, network, info, "cpu") for name in names]
     return {engine.name: lambda run=engine.run: run(rows) for engine in engines}
-
-
-def product_cases() -> Cases:
-    """Products of the integer descriptors of two images."""
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(-128, 128, (2, MATCHES, SIFT_DIMENSIONS), np.int8)
-    products = {make.__name__: make(a, b) for make in integer_products()}
-    products["BLAS float32"] = float_product(a.astype(np.float32), b.astype(np.float32))
-
-    def run(product: Callable[[slice], np.ndarray]) -> None:
-        for start in range(0, MATCHES, BLOCK_ROWS):
-            product(slice(start, min(start + BLOCK_ROWS, MATCHES)))
-
-    return {name: lambda product=product: run(product) for name, product in products.items()}
 
 
 def hamming_cases() -> Cases:

@@ -1,7 +1,7 @@
 """Exact nearest neighbors of descriptors by exhaustive search.
 
 Squared Euclidean distances are |a|² + |b|² - 2ab, so a matrix product does most of the work.
-Descriptors of whole numbers, such as SIFT's, are multiplied as integers where that is faster.
+Integer descriptors, such as SIFT's, are multiplied as bytes where that is faster.
 """
 
 from __future__ import annotations
@@ -12,26 +12,20 @@ from time import perf_counter
 
 import numpy as np
 import torch
-from llvmlite import ir
-from numba import types
 from numba.extending import intrinsic
 
 from lgc_ros.runtime.jit import compiled
-from lgc_ros.runtime.simd import INT32, INT64, Vectors, arrays, processor_has, product_tile
 from lgc_ros.runtime.threads import single_torch_thread
 
 # Entries of the distance matrix computed at once: 1 MB, which stays in the cache for the search.
 BLOCK_ENTRIES = 1 << 18
-# Size and repetitions of the products that `fastest_product` times.
+# Size and repetitions of the products that `bytes_are_faster` times.
 TRIAL_SIZE, TRIALS = 256, 5
-# Tile of a product of pairs of 16-bit numbers, eight per AVX2 vector; it fills the registers.
-ROWS, LANES, VECTORS = 4, 8, 2
-COLUMNS = LANES * VECTORS
 WORDS = 8  # 32-bit words whose differing bits are counted at a time
 FAR = np.int32(np.iinfo(np.int32).max)
 
 Product = Callable[[slice], np.ndarray]
-"""Product of a slice of rows of `a` with all rows of `b`; extra columns may follow."""
+"""Product of a slice of rows of `a` with all rows of `b`."""
 
 
 def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -44,7 +38,7 @@ def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     if a.dtype == np.uint8:
         return _nearest_two_hamming(_as_words(a), np.ascontiguousarray(_as_words(b).T))
     product, squares_a, squares_b = _products(a, b)
-    rows, columns = len(a), len(squares_b)
+    rows, columns = len(a), len(b)
     nearest, second = np.empty(rows, np.int64), np.zeros(rows, np.int64)
     far = _largest(squares_a.dtype)
     smallest, column_smallest = (np.full(n, far, squares_a.dtype) for n in (rows, columns))
@@ -61,25 +55,20 @@ def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     mutual = np.zeros(rows, bool)
     candidates = np.flatnonzero(smallest == column_smallest[nearest])
     mutual[candidates[np.unique(nearest[candidates], return_index=True)[1]]] = True
-    return nearest, np.minimum(second, len(b) - 1), mutual
+    return nearest, second, mutual
 
 
 def _products(a: np.ndarray, b: np.ndarray) -> tuple[Product, np.ndarray, np.ndarray]:
     """A function that multiplies rows of `a` with all rows of `b`, and the squared norms of both.
 
-    SIFT's integers are exact as floats, too, so all products give the same distances. Where a
-    product has extra columns, their norms are so large that they are never nearest.
+    SIFT's integers are exact as floats, too, so both products give the same distances.
     """
     bytes_a, bytes_b = _as_bytes(a), _as_bytes(b)
-    multiplied = fastest_product()
-    if bytes_a is None or bytes_b is None or multiplied is float_product:
-        return float_product(a, b), *(np.square(side).sum(axis=1) for side in (a, b))
-    product = multiplied(bytes_a, bytes_b)
-    squares_a, squares_b = (
+    if bytes_a is None or bytes_b is None or not bytes_are_faster():
+        return _float_product(a, b), *(np.square(side).sum(axis=1) for side in (a, b))
+    return _byte_product(bytes_a, bytes_b), *(
         np.square(side, dtype=np.int32).sum(1, dtype=np.int32) for side in (bytes_a, bytes_b)
     )
-    further = -len(b) % COLUMNS if multiplied is _int16_product else 0
-    return product, squares_a, np.pad(squares_b, (0, further), constant_values=FAR // 2)
 
 
 @compiled
@@ -163,12 +152,12 @@ def _as_bytes(descriptors: np.ndarray) -> np.ndarray | None:
     return (rounded ^ 128).view(np.int8) if np.array_equal(rounded, descriptors) else None
 
 
-def float_product(a: np.ndarray, b: np.ndarray) -> Product:
+def _float_product(a: np.ndarray, b: np.ndarray) -> Product:
     memory = np.empty((min(len(a), _block_rows(len(b))), len(b)), a.dtype)
     return lambda block: np.matmul(a[block], b.T, out=memory[: block.stop - block.start])
 
 
-def _int8_product(a: np.ndarray, b: np.ndarray) -> Product:
+def _byte_product(a: np.ndarray, b: np.ndarray) -> Product:
     left, right = torch.from_numpy(a), torch.from_numpy(np.ascontiguousarray(b.T))
     memory = torch.empty((min(len(a), _block_rows(len(b))), len(b)), dtype=torch.int32)
 
@@ -179,104 +168,33 @@ def _int8_product(a: np.ndarray, b: np.ndarray) -> Product:
     return product
 
 
-def _int16_product(a: np.ndarray, b: np.ndarray) -> Product:
-    left, right = _packed(a, ROWS), _packed(b, COLUMNS)
-    rows = min(len(left), -(-_block_rows(len(b)) // ROWS))
-    memory = np.empty((rows * ROWS, len(right) * COLUMNS), np.int32)
-
-    def product(block: slice) -> np.ndarray:
-        tiles = left[block.start // ROWS : -(-block.stop // ROWS)]
-        _multiply_pairs(tiles, right, memory)
-        return memory[: block.stop - block.start]
-
-    return product
-
-
-def _packed(rows: np.ndarray, height: int) -> np.ndarray:
-    """(N, D) numbers as pairs of 16 bits (tiles, D / 2, height), the order that tiles read."""
-    count, depth = rows.shape
-    tiles, pairs = -(-count // height), -(-depth // 2)
-    padded = np.zeros((tiles * height, 2 * pairs), np.int16)
-    padded[:count, :depth] = rows
-    return np.ascontiguousarray(
-        padded.view(np.int32).reshape(tiles, height, pairs).transpose(0, 2, 1)
-    )
-
-
-@compiled
-def _multiply_pairs(left, right, out):
-    for panel in range(len(right)):
-        for tile in range(len(left)):
-            _multiply_tile(tile, panel, left, right, out)
-
-
-@intrinsic
-def _multiply_tile(typing, tile, panel, left, right, out):
-    """Products of ROWS rows of the left side with COLUMNS columns of the right."""
-
-    def generate(context, builder, signature, arguments):
-        vectors = Vectors(builder, INT32, LANES)
-        shorts = ir.VectorType(ir.IntType(16), 2 * LANES)
-        kind = ir.FunctionType(vectors.kind, [shorts, shorts])
-        multiply = builder.module.declare_intrinsic("llvm.x86.avx2.pmadd.wd", (), kind)
-
-        def multiply_add(a, b, c):
-            a, b = (builder.bitcast(pairs, shorts) for pairs in (a, b))
-            return builder.add(builder.call(multiply, [a, b]), c)
-
-        tile, panel, *values = arguments
-        left, right, out = arrays(context, builder, signature.args[2:], values)
-        depth = builder.extract_value(left.shape, 1)
-        width = builder.extract_value(out.shape, 1)
-        row, column = builder.mul(tile, INT64(ROWS)), builder.mul(panel, INT64(COLUMNS))
-        left = builder.gep(left.data, [builder.mul(row, depth)])
-        right = builder.gep(right.data, [builder.mul(column, depth)])
-        at = builder.add(builder.mul(row, width), column)
-        shape = ROWS, VECTORS
-        for values in product_tile(vectors, shape, left, right, depth, multiply_add):
-            for v, value in enumerate(values):
-                vectors.store(value, out.data, builder.add(at, INT64(v * LANES)))
-            at = builder.add(at, width)
-        return context.get_dummy_value()
-
-    return types.void(tile, panel, left, right, out), generate
-
-
-def integer_products() -> list[Callable[[np.ndarray, np.ndarray], Product]]:
-    """The integer products that work on this machine."""
-    possible = {
-        _int8_product: hasattr(torch, "_int_mm"),
-        _int16_product: processor_has("avx2"),
-    }
-    return [product for product, here in possible.items() if here]
-
-
 @cache
-def fastest_product() -> Callable[[np.ndarray, np.ndarray], Product]:
-    """The fastest product for integer descriptors on this CPU, timed once; all give equal results.
+def bytes_are_faster() -> bool:
+    """Whether torch multiplies bytes faster than BLAS floats on this CPU, timed once.
 
-    With byte instructions (VNNI), torch multiplies integers four times faster than floats; without
-    them it falls back to plain loops.
+    With byte instructions (VNNI) it is several times faster; without them it falls back to plain
+    loops.
     """
+    if not hasattr(torch, "_int_mm"):
+        return False
     square = np.ones((TRIAL_SIZE, TRIAL_SIZE), np.int8)
-    trials = {make: make(square, square) for make in integer_products()}
-    trials[float_product] = float_product(*2 * [square.astype(np.float32)])
 
-    def fastest_s(make: Callable) -> float:
+    def fastest_s(product: Product) -> float:
         times = []
         for _ in range(TRIALS):
             start = perf_counter()
-            trials[make](slice(0, TRIAL_SIZE))
+            product(slice(0, TRIAL_SIZE))
             times.append(perf_counter() - start)
         return min(times)
 
+    floats = square.astype(np.float32)
     with single_torch_thread():
-        return min(trials, key=fastest_s)
+        return fastest_s(_byte_product(square, square)) < fastest_s(_float_product(floats, floats))
 
 
 def _block_rows(columns: int) -> int:
-    """Rows per block, a multiple of the tile height."""
-    return max(1, BLOCK_ENTRIES // columns // ROWS) * ROWS
+    """Rows per block; BLAS kernels take four rows at a time."""
+    return max(1, BLOCK_ENTRIES // columns // 4) * 4
 
 
 def _largest(dtype: np.dtype) -> float:
