@@ -79,6 +79,7 @@ setup(
         "PyYAML>=6.0",
         "rich>=13.0",
         "safetensors>=0.4",
+        "threadpoolctl>=3.8",
         "torch>=2.1",
         "transforms3d>=0.4.1",
         "typer>=0.12",

@@ -12,6 +12,8 @@ from lgc_ros.matching.correspondences import Correspondences
 
 FOCAL_PX = 500.0
 SIZE_PX = (640, 480)
+SURFACE_R_10 = axangle2mat([0.2, 1.0, 0.1], np.radians(12))
+SURFACE_T_10 = np.array([-0.9, 0.1, 0.3]) / np.linalg.norm([-0.9, 0.1, 0.3])
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,4 +65,29 @@ def as_correspondences(
         zoom=np.zeros(len(x0)),
         roll=np.zeros(len(x0)),
         scores=scores,
+    )
+
+
+def surface_matches(count=800, outliers=0.0, noise_px=0.0, seed=0, scores=False, relief=1.0):
+    """Matches on a curved surface, dense enough for GMS, and the mask of the true ones.
+
+    The pose is SURFACE_R_10, SURFACE_T_10. With `relief` 0 the surface is a plane.
+    """
+    rng = np.random.default_rng(seed)
+    x0 = rng.uniform([-0.6, -0.45], [0.6, 0.45], (count, 2))
+    depth = 3 + relief * (np.sin(3 * x0[:, 0]) + np.cos(4 * x0[:, 1]))
+    X1 = geometry.homogeneous(x0) * depth[:, None] @ SURFACE_R_10.T + SURFACE_T_10
+    x1 = X1[:, :2] / X1[:, 2:]
+    noise = rng.normal(0, noise_px / FOCAL_PX, (2, count, 2))
+    outlier = rng.permutation(count) < outliers * count
+    x1[outlier] = rng.uniform([-0.6, -0.45], [0.6, 0.45], (outlier.sum(), 2))
+    quality = np.where(outlier, rng.beta(2, 2, count), rng.beta(5, 1, count)) if scores else None
+    return as_correspondences(x0 + noise[0], x1 + noise[1], quality), ~outlier
+
+
+def surface_pose_error_deg(estimate):
+    """Larger of the rotation and translation errors of an estimate from `surface_matches`."""
+    return max(
+        geometry.rotation_error_deg(estimate.R_10, SURFACE_R_10),
+        geometry.translation_error_deg(estimate.t_10, SURFACE_T_10, signed=True),
     )

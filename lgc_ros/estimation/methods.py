@@ -1,4 +1,4 @@
-"""Names of two-view methods: which matches go to which estimator."""
+"""Names of two-view methods: how matches are rejected, and which estimator gets the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lgc_ros.errors import ConfigError
 from lgc_ros.estimation.estimators import EIGHT_POINT, REFINED_EIGHT_POINT, ROBUST_ESTIMATORS
 
-# The robust estimator of plain `cn`: the most accurate on the filter's survivors.
+# Estimator of plain `cn`: the most accurate on the matches that the filter keeps.
 FILTER_ESTIMATOR = "poselib"
 
 METHODS = (
@@ -22,7 +22,7 @@ METHODS = (
 )
 
 
-# What a table shows unless told otherwise: the filter, and the baselines as the paper has them.
+# Default rows of evaluation tables: the filter, and the baselines as in the paper.
 DEFAULT_METHODS = tuple(
     m for m in METHODS if not m.startswith("cn+") and not m.endswith("+unique")
 )
@@ -30,25 +30,26 @@ DEFAULT_METHODS = tuple(
 
 @dataclass(frozen=True)
 class Method:
-    """A way from putative matches to a pose."""
+    """Steps from putative matches to a pose."""
 
     name: str
     estimator: str  # key of estimators.ESTIMATORS
-    filter: bool = False  # score the matches with the network, estimate from the survivors
+    filter: bool = False  # estimate from the matches that the network keeps
     ratio: bool = False  # estimate from the matches that pass the ratio test
-    unique: bool = False  # of the matches that share a keypoint, only the best is used
+    unique: bool = False  # keep only the best of the matches that share a keypoint
 
 
 def parse_method(name: str) -> Method:
-    """The method of a name such as `cn`, `cn-8pt`, `cn+magsac`, `ransac` or `ransac+ratio`.
+    """Parse a name such as `cn`, `cn-8pt`, `cn+magsac`, `ransac` or `ransac+ratio`.
 
-    Both `cn-8pt` and `cn-8pt-plain` sample nothing; the latter is the paper's closed form alone.
+    Neither `cn-8pt` nor `cn-8pt-plain` samples; the latter is the paper's closed form without
+    refinement.
 
     Raises:
-        ConfigError: there is no such method; the message lists those there are.
+        ConfigError: unknown method; the message lists the known ones.
     """
     if name not in METHODS:
-        raise ConfigError(_unknown(name))
+        raise ConfigError(_unknown_method(name))
     if name == "cn":
         return Method(name, FILTER_ESTIMATOR, filter=True, unique=True)
     if name == "cn-8pt":
@@ -61,13 +62,13 @@ def parse_method(name: str) -> Method:
     return Method(name, estimator, ratio="ratio" in suffixes, unique="unique" in suffixes)
 
 
-def _unknown(name: str) -> str:
+def _unknown_method(name: str) -> str:
     close = difflib.get_close_matches(name.lower(), METHODS, n=1)
     hint = f" (did you mean '{close[0]}'?)" if close else ""
     if name.startswith("cn") and name.endswith("+ratio"):
-        hint = " (the filter takes the place of the ratio test)"
+        hint = " (the filter replaces the ratio test)"
     return (
         f"unknown method '{name}'{hint}; known methods: cn, cn-8pt, cn-8pt-plain, "
-        f"{', '.join(ROBUST_ESTIMATORS)}; each but the first three also as X+ratio (ratio test "
+        f"{', '.join(ROBUST_ESTIMATORS)}; all but the first three also as X+ratio (ratio test "
         "first), X+ratio+unique (and one match per keypoint) and cn+X (filter first)"
     )

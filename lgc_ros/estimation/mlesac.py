@@ -1,61 +1,53 @@
 """MLESAC for the essential matrix, after Torr and Zisserman (CVIU 2000).
 
-RANSAC counts inliers; MLESAC prefers the hypothesis under which all residuals are most likely,
-where a residual e is either Gaussian (an inlier) or uniform over a window of width v::
+RANSAC counts inliers; MLESAC maximizes the likelihood of all residuals. A residual e is either
+Gaussian (an inlier) or uniform over a window of width v (an outlier)::
 
     p(e) = γ N(e; 0, σ²) + (1 − γ) / v
 
-The mixing parameter γ, the fraction of inliers, is found for every hypothesis by expectation
+The mixing parameter γ, the fraction of inliers, is estimated for every hypothesis by expectation
 maximization. The residual is the Sampson distance, the first-order approximation of the maximum
-likelihood error that the paper uses.
+likelihood error that Torr and Zisserman use.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import poselib
 
 from lgc_ros.geometry.epipolar import essential_from_pose, homogeneous
 
+if TYPE_CHECKING:
+    from lgc_ros.estimation.estimators import Pose, Problem
+
 SAMPLE_SIZE = 5
 BATCH_SAMPLES = 50
 EM_STEPS = 5
 REFINEMENTS = 5
-# Beyond this many σ a residual is as good as uniform: N(e) is below 1e-7 of its peak.
+# Beyond this many σ a residual counts as uniform: N(e) is below 1e-7 of its peak.
 FAR_SIGMA = 6.0
+# 95 % of Gaussian residuals lie within 1.96 standard deviations.
+SIGMA_PER_THRESHOLD = 1 / 1.96
 
 
-def mlesac(
-    x0: np.ndarray,
-    x1: np.ndarray,
-    sigma: float,
-    window: float,
-    confidence: float,
-    max_iterations: int,
-    seed: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """The most likely relative pose of normalized points, or None when no sample has a solution.
+def mlesac(problem: Problem) -> Pose | None:
+    """The most likely pose; None if no sample has a solution.
 
-    Args:
-        x0: (N, 2) normalized points of camera 0, N >= 5.
-        x1: (N, 2) their matches in camera 1.
-        sigma: standard deviation of an inlier's residual, normalized.
-        window: width v over which the residuals of wrong matches spread, normalized.
-        confidence: probability, given γ of the best hypothesis, that a sample was free of
-            outliers; sampling stops when it is reached.
-        max_iterations: most samples drawn.
-        seed: of the random samples.
-
-    Returns:
-        R_10, t_10 (of any length) and each match's posterior probability of being an inlier.
+    Residuals of outliers spread over the diagonal of image 1.
     """
-    rng = np.random.default_rng(seed)
-    likelihood = _Likelihood(x0, x1, sigma, window)
-    rays0, rays1 = _rays(x0), _rays(x1)
+    c, options = problem.matches, problem.options
+    rng = np.random.default_rng(options.seed)
+    sigma = SIGMA_PER_THRESHOLD * problem.threshold
+    window = np.hypot(*c.size1) / c.focal
+    likelihood = MixtureLikelihood(c.x0, c.x1, sigma, window)
+    rays0, rays1 = _rays(c.x0), _rays(c.x1)
     best = None
-    drawn, needed = 0, max_iterations
+    drawn, needed = 0, problem.max_iterations
     while drawn < needed:
-        samples = _draw_samples(rng, len(x0), min(BATCH_SAMPLES, max_iterations - drawn))
+        batch = min(BATCH_SAMPLES, problem.max_iterations - drawn)
+        samples = _draw_samples(rng, len(c), batch)
         drawn += len(samples)
         poses = [pose for s in samples for pose in poselib.relpose_5pt(rays0[s], rays1[s])]
         if not poses:
@@ -64,19 +56,27 @@ def mlesac(
         winner = int(np.argmin(cost))
         if best is None or cost[winner] < best[0]:
             best = cost[winner], poses[winner]
-            needed = min(max_iterations, _samples_needed(gamma[winner], confidence))
+            samples_needed = _samples_needed(gamma[winner], options.confidence)
+            needed = min(problem.max_iterations, samples_needed)
     if best is None:
         return None
     pose = _refine(likelihood, *best)
-    return pose.R, pose.t, likelihood.posterior(pose)
+    return pose.R, pose.t
 
 
-class _Likelihood:
-    """The mixture model of one set of matches."""
+class MixtureLikelihood:
+    """Likelihood of poses given one set of matches.
 
-    def __init__(self, x0, x1, sigma, window):
+    Args:
+        x0: (N, 2) normalized points of camera 0.
+        x1: (N, 2) their matches in camera 1.
+        sigma: standard deviation σ of an inlier's residual, normalized.
+        window: width v of the interval over which outlier residuals spread, normalized.
+    """
+
+    def __init__(self, x0: np.ndarray, x1: np.ndarray, sigma: float, window: float):
         self.x0, self.x1, self.sigma = x0, x1, sigma
-        # float32 halves the cost of scoring and is ample for comparing hypotheses.
+        # float32 halves the cost of scoring and is precise enough to compare hypotheses.
         self.h0 = homogeneous(x0).T.astype(np.float32)
         self.h1 = homogeneous(x1).T.astype(np.float32)
         self.peak = 1.0 / (np.sqrt(2.0 * np.pi) * sigma)
@@ -91,7 +91,7 @@ class _Likelihood:
             inlier = gamma[pose_index] * gaussian
             posterior = inlier / (inlier + (1.0 - gamma[pose_index]) * self.uniform)
             gamma = np.bincount(pose_index, posterior, minlength=count) / total
-        # γ = 1 leaves a far residual no probability at all.
+        # With γ = 1 a far residual would have probability zero.
         gamma = np.clip(gamma, 0.0, 1.0 - 1e-6)
         outlier = (1.0 - gamma) * self.uniform
         density = gamma[pose_index] * gaussian + outlier[pose_index]
@@ -100,13 +100,13 @@ class _Likelihood:
         return -(log_near + (total - near) * np.log(outlier)), gamma
 
     def posterior(self, pose) -> np.ndarray:
-        """Probability of each match to be an inlier of the pose."""
+        """Probability of each match being an inlier of the pose."""
         _, (gamma,) = self.evaluate([pose])
         inlier = gamma * self._gaussian(self._squared_residuals([pose])[0])
         return inlier / (inlier + (1.0 - gamma) * self.uniform)
 
     def _near(self, poses):
-        """Poses and Gaussian densities of the residuals that are not far, in one flat list."""
+        """Pose index and Gaussian density of every residual within FAR_SIGMA, as flat arrays."""
         squared = self._squared_residuals(poses)
         pose_index, match_index = np.nonzero(squared < (FAR_SIGMA * self.sigma) ** 2)
         return pose_index, self._gaussian(squared[pose_index, match_index].astype(np.float64))
@@ -125,8 +125,8 @@ class _Likelihood:
         return residual**2 / np.maximum(normal, np.finfo(np.float32).tiny)
 
 
-def _refine(likelihood: _Likelihood, cost: float, pose):
-    """Least squares over the likely inliers, repeated while the likelihood grows."""
+def _refine(likelihood: MixtureLikelihood, cost: float, pose):
+    """Least squares over the probable inliers, repeated while the likelihood increases."""
     camera = {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [1.0, 0.0, 0.0]}
     for _ in range(REFINEMENTS):
         inliers = likelihood.posterior(pose) > 0.5
@@ -155,7 +155,7 @@ def _draw_samples(rng: np.random.Generator, population: int, count: int) -> np.n
 
 
 def _samples_needed(inlier_fraction: float, confidence: float) -> float:
-    """Samples after which one without outliers was drawn with the given confidence."""
+    """Number of samples after which the confidence of an outlier-free one is reached."""
     clean = inlier_fraction**SAMPLE_SIZE
     if clean <= 0.0:
         return np.inf
@@ -163,6 +163,6 @@ def _samples_needed(inlier_fraction: float, confidence: float) -> float:
 
 
 def _rays(points: np.ndarray) -> np.ndarray:
-    """Unit viewing rays, as the minimal solver wants them."""
+    """Unit viewing rays, the input of the minimal solver."""
     rays = homogeneous(points)
     return rays / np.linalg.norm(rays, axis=1, keepdims=True)

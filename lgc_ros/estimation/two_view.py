@@ -1,8 +1,12 @@
-"""The paper, end to end: from two images to their relative pose (sections 3.1 to 3.5)."""
+"""The paper's pipeline, from two images to their relative pose.
+
+It can be read along with the paper: features and putative matches (section 3.1), the network that
+scores them (3.2), the 8-point algorithm weighted by the scores (3.3), the labels that it is
+trained and evaluated with (3.4), and a robust estimator on the surviving matches (3.5).
+"""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,32 +33,33 @@ from lgc_ros.matching.correspondences import (
     one_to_one,
     ratio_test,
 )
+from lgc_ros.runtime.stage_timer import StageTimer
 
 STAGES = ("features", "match", "filter", "estimate")
 FILTERED_THRESHOLD_PX = 1.5
-# A rough pose is that of so many samples of so many matches.
+# Limits of a rough estimate: samples drawn, and matches used.
 ROUGH_SAMPLES, ROUGH_MATCHES = 25, 250
+# Squared symmetric epipolar distance of true matches, normalized: (1e-2)², section 3.4.
 LABEL_THRESHOLD = 1e-4
-"""A match is right below this squared symmetric epipolar distance, normalized: (1e-2)²."""
 NO_POSE = (
-    "no relative pose agrees with enough matches: they may all be equal, or the images may not "
+    "no relative pose agrees with enough matches: they may be identical, or the images may not "
     "show the same scene"
 )
 
 
 @dataclass(frozen=True, eq=False)
 class TwoViewResult:
-    """Relative pose of a pair, the matches it rests on, and where the time went.
+    """Relative pose of an image pair, the matches that support it, and the time of each stage.
 
     Attributes:
         correspondences: all putative matches.
-        kept: (N,) bool, matches that outlier rejection let through to the estimator.
-        inliers: (N,) bool, matches that agree with the estimated pose.
-        pose: R_10, unit t_10 and E_10; None when no pose was found. Its own inliers are over the
+        kept: (N,) bool, matches that passed outlier rejection.
+        inliers: (N,) bool, kept matches that agree with the estimated pose.
+        pose: R_10, unit t_10 and E_10; None if no pose was found. Its own inliers are over the
             kept matches.
-        failure: why there is no pose, in user terms; empty otherwise.
-        scores: (N,) weights in [0, 1) that the filter gave; None for methods without it.
-        ms: milliseconds by stage, of ``STAGES``.
+        failure: reason for a missing pose, in user terms; empty otherwise.
+        scores: (N,) weights in [0, 1) from the filter; None for methods without it.
+        ms: milliseconds by stage, see ``STAGES``.
     """
 
     correspondences: Correspondences
@@ -67,14 +72,14 @@ class TwoViewResult:
 
     @property
     def parallax_deg(self) -> float:
-        """Median angle between the viewing rays of the inliers; near 0, t_10 means nothing."""
+        """Median angle between the viewing rays of the inliers; near 0, t_10 is meaningless."""
         if self.pose is None or not self.inliers.any():
             return 0.0
-        seen = self.correspondences.subset(self.inliers)
-        return float(np.median(parallax_deg(self.pose.R_10, seen.x0, seen.x1)))
+        inliers = self.correspondences.subset(self.inliers)
+        return float(np.median(parallax_deg(self.pose.R_10, inliers.x0, inliers.x1)))
 
     def as_dict(self) -> dict:
-        """Plain numbers and lists, for JSON."""
+        """JSON-compatible summary."""
         pose = self.pose
         return {
             "success": pose is not None,
@@ -93,23 +98,23 @@ class TwoViewResult:
 def true_matches(
     correspondences: Correspondences, R_gt: np.ndarray, t_gt: np.ndarray
 ) -> np.ndarray:
-    """(N,) bool: matches that agree with the true relative pose (the paper's labels)."""
+    """(N,) bool: matches that agree with the true relative pose (the labels of section 3.4)."""
     E_gt = essential_from_pose(R_gt, t_gt)
     distance = symmetric_epipolar_distance(E_gt, correspondences.x0, correspondences.x1)
     return distance < LABEL_THRESHOLD
 
 
 class TwoViewPipeline:
-    """Extractor, matcher, filter and estimator, set up once and used on many pairs.
+    """Relative pose of image pairs: extractor, matcher, filter and estimator.
 
     Args:
         method: see :func:`lgc_ros.estimation.methods.parse_method`.
         features: name of an extractor, see :mod:`lgc_ros.features.base`.
-        max_keypoints: keypoints per image.
-        model: filter model, by name or path; by default the shipped one for these features.
-        device: where the filter runs: auto, cpu, cuda or cuda:N.
+        max_keypoints: maximum number of keypoints per image.
+        model: filter model, by name or path; defaults to the shipped model for these features.
+        device: device of the filter: auto, cpu, cuda or cuda:N.
         options: threshold, confidence, iterations and seed of the estimator.
-        engine: what runs the filter, see :mod:`lgc_ros.filter.backends.engines`.
+        engine: backend of the filter, see :mod:`lgc_ros.filter.backends.engines`.
     """
 
     def __init__(
@@ -128,20 +133,23 @@ class TwoViewPipeline:
     def __call__(
         self, image0: np.ndarray, image1: np.ndarray, camera0: Camera, camera1: Camera
     ) -> TwoViewResult:
-        """The pose of camera 0 seen from camera 1, ``X1 = R_10 X0 + t_10``."""
-        start = time.perf_counter()
+        """The pose of camera 0 in camera 1, ``X1 = R_10 X0 + t_10``."""
+        # Section 3.1: nearest neighbors in normalized coordinates.
+        timer = StageTimer()
         features0, features1 = self.extract(image0), self.extract(image1)
-        extracted = time.perf_counter()
+        timer.lap("features")
         matches = match(features0, features1)
         correspondences = correspond(features0, features1, matches, camera0, camera1)
-        matched = time.perf_counter()
+        timer.lap("match")
         result = self.solver(correspondences)
-        ms = {"features": 1e3 * (extracted - start), "match": 1e3 * (matched - extracted)}
-        return replace(result, ms=ms | result.ms)
+        return replace(result, ms=timer.ms | result.ms)
 
 
 class RelativePoseSolver:
-    """What follows matching: reject outliers, estimate the pose, tell which matches agree."""
+    """Relative pose from putative matches: outlier rejection, then a robust estimate.
+
+    Args: see `TwoViewPipeline`.
+    """
 
     def __init__(
         self,
@@ -164,22 +172,23 @@ class RelativePoseSolver:
         return self.estimate(self.reject_outliers(correspondences))
 
     def reject_outliers(self, correspondences: Correspondences) -> TwoViewResult:
-        """Outlier rejection alone: which matches are worth a look, and no pose yet."""
-        start = time.perf_counter()
+        """Select the matches to estimate from; the result has no pose yet."""
+        timer = StageTimer()
         kept, scores = np.ones(len(correspondences), bool), None
-        if self.filter is not None:
+        if self.filter is not None:  # section 3.2
             filtered = self.filter(correspondences)
             kept, scores = filtered.kept, filtered.weights
             correspondences = replace(correspondences, scores=scores)
         elif self.method.ratio:
             kept = ratio_test(correspondences)
         failure = self._too_few(len(correspondences), int(kept.sum()))
-        ms = {"filter": 1e3 * (time.perf_counter() - start)}
-        return TwoViewResult(correspondences, kept, np.zeros_like(kept), None, failure, scores, ms)
+        timer.lap("filter")
+        no_inliers = np.zeros_like(kept)
+        return TwoViewResult(correspondences, kept, no_inliers, None, failure, scores, timer.ms)
 
     def estimate(self, rejected: TwoViewResult, rough: bool = False) -> TwoViewResult:
-        """The pose of the matches that outlier rejection kept, or for less time a rough one."""
-        start = time.perf_counter()
+        """Estimate the pose from the kept matches; `rough` trades accuracy for speed."""
+        timer = StageTimer()
         result = rejected
         if not rejected.failure:
             pose = self._estimate(rejected.correspondences.subset(rejected.kept), rough)
@@ -188,7 +197,8 @@ class RelativePoseSolver:
                 if pose
                 else replace(rejected, failure=NO_POSE)
             )
-        return replace(result, ms=result.ms | {"estimate": 1e3 * (time.perf_counter() - start)})
+        timer.lap("estimate")
+        return replace(result, ms=result.ms | timer.ms)
 
     def classify_inliers(
         self,
@@ -197,9 +207,9 @@ class RelativePoseSolver:
         t_10: np.ndarray,
         threshold_px: float | None = None,
     ) -> TwoViewResult:
-        """Which of the matches that outlier rejection kept agree with a pose.
+        """Mark the kept matches that agree with a given pose as its inliers.
 
-        `threshold_px` is the largest Sampson distance, the estimator's if not given.
+        `threshold_px` is the maximum Sampson distance; it defaults to the estimator's.
         """
         c, kept = rejected.correspondences, rejected.kept
         E_10 = essential_from_pose(R_10, t_10)
@@ -211,6 +221,7 @@ class RelativePoseSolver:
         return replace(rejected, inliers=inliers, pose=pose)
 
     def _estimate(self, survivors: Correspondences, rough: bool) -> PoseEstimate | None:
+        """Section 3.5, or 3.3 where the method's estimator is the 8-point algorithm."""
         options, most = self.options, MAX_TRUSTED
         if rough:
             options, most = replace(options, max_iterations=ROUGH_SAMPLES), ROUGH_MATCHES
@@ -226,23 +237,23 @@ class RelativePoseSolver:
         if matches < EIGHT_POINT_MINIMUM:
             return (
                 f"only {matches} matches, at least {EIGHT_POINT_MINIMUM} are needed: the images "
-                "have too little texture or too few keypoints were asked for"
+                "have too little texture, or max_keypoints is too low"
             )
         if kept < EIGHT_POINT_MINIMUM:
-            rejecter = "filter" if self.filter else "ratio test"
+            rejection = "filter" if self.filter else "ratio test"
             return (
-                f"the {rejecter} kept {kept} of {matches} matches, at least "
+                f"the {rejection} kept {kept} of {matches} matches, at least "
                 f"{EIGHT_POINT_MINIMUM} are needed: the images may not show the same scene"
             )
         return ""
 
 
 def estimator_options(method: str, threshold_px: float | None = None) -> EstimatorOptions:
-    """Options of a method's estimator with the threshold that suits it, unless one is given.
+    """Options of a method's estimator; the threshold defaults to the one that suits the method.
 
-    What the filter trusts is clean enough for a wider threshold, which forgives blur and imperfect
-    calibration, if the estimator refines its pose as `cn`'s does. Among unfiltered matches a wider
-    threshold would let in wrong ones; RANSAC would take any pose within it.
+    The filter leaves few outliers, which allows a wider threshold to tolerate blur and imperfect
+    calibration, provided that the estimator refines its pose as that of `cn` does. Without the
+    filter, a wider threshold would admit outliers, and RANSAC would return any pose within it.
     """
     if threshold_px is None:
         parsed = parse_method(method)
@@ -252,10 +263,10 @@ def estimator_options(method: str, threshold_px: float | None = None) -> Estimat
 
 
 def default_model(features: str) -> str:
-    """The shipped model for a kind of keypoints."""
+    """Name of the shipped model for a kind of features."""
     if features not in shipped_models():
         raise CheckpointError(
-            f"no shipped model was trained on {features} keypoints (there are: "
-            f"{', '.join(shipped_models())}): give a model file, or choose a method without cn"
+            f"no shipped model was trained on {features} features (available: "
+            f"{', '.join(shipped_models())}): pass a model file, or choose a method without cn"
         )
     return features

@@ -15,7 +15,7 @@ from lgc_ros.estimation.two_view import RelativePoseSolver, true_matches
 from lgc_ros.evaluation.pairs import read_pairs
 from lgc_ros.features.base import Features, make_extractor
 from lgc_ros.filter.backends.engines import MODULES, make_engine, missing_modules
-from lgc_ros.filter.backends.numba_network import COLUMNS, CompiledNetwork
+from lgc_ros.filter.backends.numba_backend import COLUMNS, CompiledNetwork
 from lgc_ros.filter.checkpoint import load_checkpoint
 from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork, Perceptron
 from lgc_ros.geometry.camera import Camera

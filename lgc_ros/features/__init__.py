@@ -1,1 +1,6 @@
-"""Keypoints and descriptors: extractors by name, ONNX models, stored features."""
+"""Keypoints and descriptors of one image.
+
+`base.make_extractor` returns an extractor by name: SIFT, RootSIFT, ORB, AKAZE (`opencv`) or a
+learned one (`onnx`). `stored.read_features` reads features from files. All of them give
+`keypoints.Features`. `image_sharpness` measures how motion blur affects keypoint precision.
+"""

@@ -1,8 +1,8 @@
-"""How precisely keypoints are located along one direction of an image against another.
+"""Directional precision of keypoints under motion blur.
 
-Fast turns blur images along the way they turn: keypoints there are two to three times less precise
-than across. Taken for equally precise, they pull every motion towards the direction of the blur,
-where depths can explain all that does not fit.
+Fast rotation blurs an image along the direction of motion. Keypoints are then two to three times
+less precise along the blur than across it. Assuming equal precision biases every estimated motion
+towards the direction of the blur, where depth can absorb the residuals.
 """
 
 from __future__ import annotations
@@ -12,47 +12,48 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
-from lgc_ros.features.base import Extractor, Features
+from lgc_ros.features.keypoints import Extractor, Features, to_gray
 
-# Gradients are taken in the image smoothed by a window and a deviation of so many pixels, around
-# about this many keypoints, weak and strong ones, at points so far from them.
-WINDOW_PX, SMOOTHING_PX = 5, 1.5
-SOME_KEYPOINTS = 300
+# Gaussian smoothing before gradients: window and standard deviation.
+WINDOW_PX, SMOOTHING_SIGMA_PX = 5, 1.5
+# Gradients are sampled around about this many keypoints, weak and strong ones, at these offsets.
+SAMPLED_KEYPOINTS = 300
 OFFSETS_PX = np.stack(np.meshgrid(*2 * [np.arange(-6, 7, 3)]), axis=-1).reshape(-1, 2)
-# Kinds of keypoints that lie on whole pixels: their noise is the grid's, equal all around.
-ON_PIXELS = ("orb",)
-# Directions differ at most by this: no image says more about the noise of its keypoints.
-MAX_RATIO = 10.0
+# Kinds of keypoints at integer pixels: quantization dominates their noise, which is isotropic.
+INTEGER_PIXEL_KINDS = ("orb",)
+# Upper bound on the ratio of the noise in two directions; larger ones are not credible.
+MAX_NOISE_RATIO = 10.0
 
 
 def with_sharpness(extract: Extractor) -> Extractor:
-    """The same extractor, whose features know the sharpness of their image."""
+    """Wrap an extractor so that its features carry the sharpness of their image."""
 
-    def measured(image: np.ndarray) -> Features:
+    def extract_with_sharpness(image: np.ndarray) -> Features:
         features = extract(image)
-        if features.kind in ON_PIXELS:
+        if features.kind in INTEGER_PIXEL_KINDS:
             return features
         return replace(features, sharpness=sharpness(image, features.points))
 
-    return measured
+    return extract_with_sharpness
 
 
 def sharpness(image: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """A symmetric (2, 2), determinant 1, that makes the noise of keypoints equal all around.
+    """Symmetric (2, 2) matrix of determinant 1 that whitens the position noise of keypoints.
 
-    A keypoint is where second derivatives balance noise. They fall with the square of a blur's
-    length, as does the mean square of gradients, the structure tensor: it is what is returned, of
-    the usual keypoint (median). In an image without texture all directions are equal.
+    The position of a keypoint is as precise as the second derivatives there are large. Under blur
+    they fall with the square of its length, as does the structure tensor, the mean square of the
+    gradients. The result is the structure tensor of the median keypoint, normalized. Without
+    texture it is the identity.
     """
     if len(points) == 0:
         return np.eye(2)
-    gray = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
-    smooth = cv2.GaussianBlur(gray, (WINDOW_PX, WINDOW_PX), SMOOTHING_PX)
-    some = points[:: 1 + len(points) // SOME_KEYPOINTS, None]
-    around = np.round(some).astype(int) + OFFSETS_PX
+    gray = to_gray(image)
+    smooth = cv2.GaussianBlur(gray, (WINDOW_PX, WINDOW_PX), SMOOTHING_SIGMA_PX)
+    sampled = points[:: 1 + len(points) // SAMPLED_KEYPOINTS, None]
+    around = np.round(sampled).astype(int) + OFFSETS_PX
     column, row = np.clip(around, 0, np.array(gray.shape[::-1]) - 1).transpose(2, 0, 1)
     gx, gy = (gradient[row, column].astype(np.float64) for gradient in cv2.spatialGradient(smooth))
     xx, xy, yy = (np.median((a * b).mean(axis=1)) for a, b in ((gx, gx), (gx, gy), (gy, gy)))
     values, vectors = np.linalg.eigh([[xx, xy], [xy, yy]])
-    values = np.maximum(values, max(values[1] / MAX_RATIO, 1e-9))
+    values = np.maximum(values, max(values[1] / MAX_NOISE_RATIO, 1e-9))
     return (vectors * values / np.sqrt(values.prod())) @ vectors.T

@@ -1,4 +1,4 @@
-"""The learned filter: a score for every putative match of a pair."""
+"""Scores for the putative matches of a pair, and which of them to keep."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.matching.correspondences import Correspondences
 
 WARM_UP_MATCHES = 2000
+# Matches that a pose is estimated from.
 MIN_TRUSTED, MAX_TRUSTED = 30, 500
 
 
 @dataclass(frozen=True, eq=False)
 class FilterResult:
-    """What the filter thinks of each match.
+    """Scores of the matches of a pair.
 
     Attributes:
         logits: (N,) float64, higher is better; 0 is the network's own decision boundary.
         weights: (N,) float64 in [0, 1), the weights of the weighted 8-point algorithm.
-        kept: (N,) bool, the matches worth estimating a pose from.
+        kept: (N,) bool, matches with a logit above the model's threshold.
     """
 
     logits: np.ndarray
@@ -38,15 +39,15 @@ class CorrespondenceFilter:
 
     Args:
         model: name of a shipped model or path of a model file.
-        device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. A GPU that is
-            not there is replaced by the CPU, with a warning in the log.
-        engine: what runs the network, a key of :data:`lgc_ros.filter.backends.engines.ENGINES`;
-            ``auto`` is the fastest that is installed.
+        device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. A missing GPU
+            is replaced by the CPU, with a warning in the log.
+        engine: backend, a key of :data:`lgc_ros.filter.backends.engines.ENGINES`; ``auto`` is the
+            fastest that is installed.
 
     Attributes:
-        info: what the model file says.
-        engine: name of what runs the network.
-        device: where it does.
+        info: metadata of the model file.
+        engine: name of the backend in use.
+        device: device in use.
     """
 
     def __init__(
@@ -64,18 +65,18 @@ class CorrespondenceFilter:
         self._run(np.zeros((WARM_UP_MATCHES, channels), np.float32))
 
     def check_features(self, kind: str) -> None:
-        """Refuse keypoints of another kind than the model was trained on."""
+        """Raise a CheckpointError unless the model was trained on this kind of features."""
         if kind != self.info.features:
             raise CheckpointError(
-                f"model {self.info.name!r} was trained on {self.info.features} keypoints, not "
-                f"{kind}: choose a model for {kind} or extract {self.info.features}"
+                f"model {self.info.name!r} was trained on {self.info.features} features, not "
+                f"{kind}: choose a model for {kind}, or extract {self.info.features}"
             )
 
     def __call__(self, correspondences: Correspondences) -> FilterResult:
         """Score every match of a pair."""
         if len(correspondences) == 0:
-            nothing = np.empty(0)
-            return FilterResult(nothing, nothing, np.empty(0, bool))
+            empty = np.empty(0)
+            return FilterResult(empty, empty, np.empty(0, bool))
         c = correspondences
         rows = network_inputs(c.x0, c.x1, c, self.info.side)
         logits = self._run(rows).astype(np.float64)
@@ -87,10 +88,10 @@ class CorrespondenceFilter:
 
 
 def top_scoring(scores: np.ndarray, above: float, most: int = MAX_TRUSTED) -> np.ndarray:
-    """Mask of the matches whose score is above a value; at least of the best 30, not of too many.
+    """Mask of the matches that score at least `above`: 30 at minimum, `most` at maximum.
 
-    Enough right matches make a pose, and more of them hardly improve it; wrong ones among them,
-    if they agree with one another, ruin it.
+    Beyond a certain number, further true matches hardly improve a pose, while outliers that agree
+    with each other ruin it.
     """
     count = np.clip(np.count_nonzero(scores >= above), MIN_TRUSTED, most)
     mask = np.zeros(len(scores), bool)

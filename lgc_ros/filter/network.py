@@ -1,4 +1,4 @@
-"""The network of section 3.2 and the variants of the paper's ablations; nothing but torch.
+"""The network of section 3.2, and the variants of the paper's ablations (section 4.3).
 
 Activations are laid out as (N, B, C): correspondences, pairs, channels. A perceptron is then one
 product over all rows, and Context Normalization is one batch normalization over N with B·C
@@ -24,12 +24,12 @@ class NetworkConfig:
     """Architecture; the defaults are the paper's.
 
     Attributes:
-        blocks: residual blocks of two perceptrons each.
-        width: neurons of each perceptron.
-        context: how a match learns of the others: ``cn`` (Context Normalization), ``none``, or
-            ``pointnet`` (a global feature, averaged over all matches and appended to each).
-        head: ``weights`` gives a logit per match, ``direct`` regresses the essential matrix.
-        side: number of side-information channels beside the four coordinates.
+        blocks: number of residual blocks of two perceptrons each.
+        width: neurons per perceptron.
+        context: how information passes between matches: ``cn`` (Context Normalization), ``none``,
+            or ``pointnet`` (a global feature, averaged over all matches and appended to each).
+        head: ``weights`` outputs a logit per match, ``direct`` regresses the essential matrix.
+        side: number of side-information channels in addition to the four coordinates.
     """
 
     blocks: int = 12
@@ -54,11 +54,11 @@ class NetworkConfig:
 
 
 class ContextNorm(nn.Module):
-    """Context Normalization followed by Batch Normalization.
+    """Context Normalization (equations 4 and 5) followed by Batch Normalization.
 
-    CN leaves each channel of each pair with mean 0 and variance 1 over its N matches. The
-    statistics that Batch Normalization takes over a batch of such pairs are 0 and 1 whatever the
-    pairs are, so all that is left of it is its learned affine map, which is folded in here.
+    After CN, each channel of each pair has mean 0 and variance 1 over its N matches. The batch
+    statistics of Batch Normalization are therefore 0 and 1 for any batch, and only its learned
+    affine map remains, which is folded in here.
     """
 
     def __init__(self, channels: int, eps: float = 1e-5) -> None:
@@ -70,7 +70,7 @@ class ContextNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         n, b, c = x.shape
         weight, bias = self.weight.repeat(b), self.bias.repeat(b)
-        # The last flag would ask for cuDNN, which limits the number of channels.
+        # The last argument disables cuDNN, which limits the number of channels.
         y = torch.batch_norm(
             x.reshape(n, b * c), weight, bias, None, None, True, 0.0, self.eps, False
         )
@@ -78,7 +78,7 @@ class ContextNorm(nn.Module):
 
 
 class PopulationNorm(nn.BatchNorm1d):
-    """Batch Normalization over all matches of all pairs: what is left without context."""
+    """Batch Normalization over all matches of all pairs, for networks without context."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.reshape(-1, x.shape[-1])).view(x.shape)
@@ -109,7 +109,7 @@ class ResidualBlock(nn.Module):
 
 
 class PointNetBody(nn.Module):
-    """Section 4.3.2: point features, their averaged global feature, and an output stage."""
+    """The PointNet-like baseline of section 4.3.2: point features, their mean, an output stage."""
 
     def __init__(self, width: int, layers: int) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class PointNetBody(nn.Module):
 
 
 class CorrespondenceNetwork(nn.Module):
-    """Scores every putative match of a pair in the light of all the others.
+    """Scores every putative match of a pair in the context of all others.
 
     Input (B, N, 4 + side): normalized ``u, v`` in image 0, ``u', v'`` in image 1, side
     information. Output (B, N) logits, or (B, 3, 3) essential matrices with the direct head.
@@ -158,15 +158,15 @@ class CorrespondenceNetwork(nn.Module):
         return self.output(features).squeeze(-1).transpose(0, 1)
 
     def perceptrons(self) -> Iterator[Perceptron]:
-        """All perceptrons in the order in which they are applied."""
+        """All perceptrons in order of application."""
         return (module for module in self.modules() if isinstance(module, Perceptron))
 
 
 def match_weights(logits: Tensor) -> Tensor:
-    """The paper's weights in [0, 1): ReLU, then tanh, so that an outlier weighs exactly zero."""
+    """The weights of section 3.2 in [0, 1): tanh of ReLU, so that outliers weigh exactly zero."""
     return torch.tanh(torch.relu(logits))
 
 
 def parameter_count(network: nn.Module) -> int:
-    """Number of trained values."""
+    """Number of trainable parameters."""
     return sum(p.numel() for p in network.parameters() if p.requires_grad)

@@ -1,4 +1,4 @@
-"""Two-view geometry of calibrated cameras, in plain numpy.
+"""Two-view geometry of calibrated cameras.
 
 Points are normalized (undistorted, ``x/z, y/z``) unless a name says ``px``. The relative pose
 ``R_10, t_10`` maps camera 0 into camera 1, ``X1 = R_10 X0 + t_10``, and the essential matrix
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+# Minimum number of matches of the solvers.
+FIVE_POINT_MINIMUM = 5
 EIGHT_POINT_MINIMUM = 8
 
 
 def homogeneous(points: np.ndarray) -> np.ndarray:
-    """Append a one to every point: (..., 2) to (..., 3)."""
+    """Homogeneous coordinates of points: (..., 2) to (..., 3)."""
     return np.concatenate([points, np.ones_like(points[..., :1])], axis=-1)
 
 
@@ -24,20 +26,15 @@ def skew(v: np.ndarray) -> np.ndarray:
 
 
 def essential_from_pose(R_10: np.ndarray, t_10: np.ndarray) -> np.ndarray:
-    """E = [t]x R of a relative pose, with t scaled to unit length."""
+    """E = [t]x R of a relative pose, with t normalized to unit length."""
     t = np.asarray(t_10, dtype=np.float64).reshape(3)
     return skew(t / np.linalg.norm(t)) @ R_10
-
-
-def fundamental_from_essential(E: np.ndarray, K0: np.ndarray, K1: np.ndarray) -> np.ndarray:
-    """F with ``p1ᵀ F p0 = 0`` for undistorted pixel coordinates p0, p1."""
-    return np.linalg.inv(K1).T @ E @ np.linalg.inv(K0)
 
 
 def relative_pose(
     R0_cw: np.ndarray, t0_cw: np.ndarray, R1_cw: np.ndarray, t1_cw: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """R_10, t_10 between two cameras given world-to-camera poses; t keeps the world's unit."""
+    """R_10, t_10 between two cameras from their world-to-camera poses, in the world's unit."""
     R_10 = R1_cw @ R0_cw.T
     return R_10, np.reshape(t1_cw, 3) - R_10 @ np.reshape(t0_cw, 3)
 
@@ -55,15 +52,15 @@ def weighted_eight_point(
 ) -> np.ndarray:
     """Section 3.3: the unit-norm E that minimizes ``Vec(E)ᵀ Xᵀ diag(w) X Vec(E)``.
 
-    A correspondence of weight zero is left out altogether, so that it has no influence even if
-    its coordinates are not finite. E is not projected to rank 2.
+    Matches of weight zero are left out, so that they have no influence even if their coordinates
+    are not finite. E is not projected to rank 2.
 
     Args:
-        conditioned: move and scale the points first so that all unknowns matter alike (Hartley),
-            which is more accurate for narrow fields of view than the paper's plain form.
+        conditioned: normalize the points first (Hartley), which is more accurate for narrow fields
+            of view than the paper's plain form.
 
     Raises:
-        ValueError: fewer than eight correspondences have a positive weight.
+        ValueError: fewer than eight matches have a positive weight.
     """
     if weights is not None:
         used = weights > 0
@@ -83,7 +80,7 @@ def weighted_eight_point(
 
 
 def _condition(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points with weighted mean 0 and mean square √2², and the 3x3 map that made them so."""
+    """Points with weighted mean 0 and mean square √2², and the 3x3 transform to them."""
     mean = weights @ x / weights.sum()
     spread = np.sqrt(weights @ ((x - mean) ** 2).sum(1) / weights.sum())
     scale = np.sqrt(2.0) / max(spread, np.finfo(np.float64).tiny)
@@ -92,19 +89,13 @@ def _condition(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def project_to_essential(E: np.ndarray) -> np.ndarray:
-    """The nearest matrix (Frobenius) with singular values (1, 1, 0), up to scale."""
+    """The nearest essential matrix: singular values (1, 1, 0), up to scale (Frobenius)."""
     U, _, Vt = np.linalg.svd(E)
     return U @ np.diag([1.0, 1.0, 0.0]) @ Vt
 
 
-def project_to_rank2(E: np.ndarray) -> np.ndarray:
-    """The nearest rank-2 matrix (Frobenius): the paper's Ê."""
-    U, s, Vt = np.linalg.svd(E)
-    return U @ np.diag([s[0], s[1], 0.0]) @ Vt
-
-
 def decompose_essential(E: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The two rotations and the unit translation (up to sign) that E may stand for."""
+    """The two possible rotations and the unit translation, up to sign, of E."""
     U, _, Vt = np.linalg.svd(E)
     U = U * np.sign(np.linalg.det(U))
     Vt = Vt * np.sign(np.linalg.det(Vt))
@@ -115,7 +106,7 @@ def decompose_essential(E: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
 def ray_depths(
     R_10: np.ndarray, t_10: np.ndarray, x0: np.ndarray, x1: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Depths (z) in camera 0 and 1 at which the two rays of each match come closest.
+    """Depths (z) in camera 0 and 1 of the closest points of the two rays of each match.
 
     In the unit of ``t_10``. Parallel rays give infinite or arbitrary depths.
     """
@@ -131,7 +122,7 @@ def ray_depths(
 def recover_pose(
     E: np.ndarray, x0: np.ndarray, x1: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The decomposition of E that puts most points (or most weight) in front of both cameras.
+    """The decomposition of E with most points (or most weight) in front of both cameras.
 
     Returns:
         R_10, unit t_10, and the mask of points in front of both cameras.
@@ -150,17 +141,16 @@ def recover_pose(
 
 
 def symmetric_epipolar_distance(E: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> np.ndarray:
-    """Squared distance to the epipolar line, summed over both images.
+    """Squared distance to the epipolar line (equation 8), summed over both images.
 
-    With normalized points and E this is the paper's distance (equation 7) squared: an inlier has
-    less than ``(1e-2)²``. With undistorted pixels and F it is in px².
+    With undistorted pixels and a fundamental matrix it is in px².
     """
     residual, line1, line0 = _epipolar_terms(E, x0, x1)
     return residual**2 * (1.0 / _positive(line1) + 1.0 / _positive(line0))
 
 
 def sampson_distance(E: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> np.ndarray:
-    """Squared Sampson distance: first-order squared distance to the nearest exact match."""
+    """Squared Sampson distance: first-order approximation of the squared reprojection error."""
     residual, line1, line0 = _epipolar_terms(E, x0, x1)
     return residual**2 / _positive(line1 + line0)
 
@@ -178,40 +168,19 @@ def _positive(values):
     return np.maximum(values, np.finfo(np.float64).tiny)
 
 
-def triangulate_linear(
-    R_10: np.ndarray, t_10: np.ndarray, x0: np.ndarray, x1: np.ndarray
-) -> np.ndarray:
-    """Linear (DLT) triangulation: (N, 3) points in camera 0, in the unit of ``t_10``."""
-    P0 = np.hstack([np.eye(3), np.zeros((3, 1))])
-    P1 = np.hstack([R_10, np.reshape(t_10, (3, 1))])
-    rows = np.stack(
-        [
-            x0[:, :1] * P0[2] - P0[0],
-            x0[:, 1:] * P0[2] - P0[1],
-            x1[:, :1] * P1[2] - P1[0],
-            x1[:, 1:] * P1[2] - P1[1],
-        ],
-        axis=1,
-    )
-    _, vectors = np.linalg.eigh(rows.transpose(0, 2, 1) @ rows)
-    points = vectors[:, :, 0]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return points[:, :3] / points[:, 3:]
-
-
 def triangulate_angular(
     R_10: np.ndarray, t_10: np.ndarray, x0: np.ndarray, x1: np.ndarray
 ) -> np.ndarray:
-    """Triangulation with the least squared angular error: (N, 3) points in camera 0.
+    """Triangulation with the smallest squared angular error: (N, 3) points in camera 0.
 
-    Both rays are turned by the smallest angles (sum of squared sines) that make them meet, as in
-    Lee and Civera, "Closed-Form Optimal Two-View Triangulation Based on Angular Errors" (2019).
-    Unlike the linear method it does not depend on depth or on the choice of coordinates.
+    Both rays are rotated by the smallest angles (sum of squared sines) that make them intersect,
+    after Lee and Civera, "Closed-Form Optimal Two-View Triangulation Based on Angular Errors"
+    (2019). Unlike linear triangulation it does not depend on depth or choice of coordinates.
     """
     t = np.asarray(t_10, dtype=np.float64).reshape(3)
     a = _unit(homogeneous(x0) @ R_10.T)
     b = _unit(homogeneous(x1))
-    # The corrected epipolar plane contains t; its normal is a direction in the plane across t.
+    # The corrected epipolar plane contains t, so its normal is perpendicular to t.
     _, _, basis = np.linalg.svd(t[None])
     across = basis[1:]
     a2, b2 = a @ across.T, b @ across.T
@@ -231,13 +200,13 @@ def _unit(vectors):
 
 
 def rotation_error_deg(R: np.ndarray, R_gt: np.ndarray) -> float:
-    """Angle in degrees of the rotation between R and R_gt, accurate for small angles."""
+    """Angle in degrees between two rotations, accurate for small angles."""
     half_chord = np.linalg.norm(np.asarray(R) - R_gt) / (2.0 * np.sqrt(2.0))
     return float(np.degrees(2.0 * np.arcsin(min(half_chord, 1.0))))
 
 
 def translation_error_deg(t: np.ndarray, t_gt: np.ndarray, signed: bool = False) -> float:
-    """Angle in degrees between two directions; up to sign unless ``signed``."""
+    """Angle in degrees between two directions, up to sign unless ``signed``."""
     t, t_gt = np.reshape(t, 3), np.reshape(t_gt, 3)
     along = float(t @ t_gt)
     across = float(np.linalg.norm(np.cross(t, t_gt)))
@@ -245,7 +214,7 @@ def translation_error_deg(t: np.ndarray, t_gt: np.ndarray, signed: bool = False)
 
 
 def parallax_deg(R_10: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> np.ndarray:
-    """Angle in degrees between the two viewing rays of each match, rotation removed."""
+    """Angle in degrees between the two viewing rays of each match, without the rotation."""
     a = _unit(homogeneous(x0) @ R_10.T)
     b = _unit(homogeneous(x1))
     across = np.linalg.norm(np.cross(a, b), axis=1)

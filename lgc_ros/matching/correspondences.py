@@ -1,4 +1,4 @@
-"""Putative matches by nearest neighbour, with the side information a filter can use."""
+"""Putative matches by nearest neighbor, with side information for the filter."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 from lgc_ros.errors import MatchError
 from lgc_ros.features.base import Features
 from lgc_ros.geometry.camera import Camera
-from lgc_ros.matching.nearest_neighbor import differing_bits, nearest_two
+from lgc_ros.matching.nearest_neighbor import hamming_distances, nearest_two
 from lgc_ros.runtime.jit import compiled
 
-MIN_SIZE_PX = 0.1  # of a keypoint, so that files with size 0 do not spoil a logarithm
+MIN_SIZE_PX = 0.1  # of keypoints: some files store size 0, which has no logarithm
 
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """Pairs of keypoints; match i joins keypoint index0[i] of image 0 to index1[i] of image 1."""
+    """Pairs of keypoints: match i joins index0[i] of image 0 and index1[i] of image 1."""
 
     index0: np.ndarray  # (M,) int64
     index1: np.ndarray  # (M,) int64
     distance: np.ndarray  # (M,) float32, Euclidean, or Hamming for binary descriptors
     ratio: np.ndarray  # (M,) float32 in [0, 1], nearest over second nearest distance
-    mutual: np.ndarray  # (M,) bool, image 0's keypoint is also the nearest to image 1's
+    mutual: np.ndarray  # (M,) bool, each keypoint is the nearest neighbor of the other
 
     def __len__(self) -> int:
         return len(self.index0)
@@ -39,18 +39,20 @@ class Correspondences:
     p1: np.ndarray
     size0: tuple[int, int]  # image width and height in pixels
     size1: tuple[int, int]
-    focal: float  # pixels, mean of both cameras: threshold_px / focal is a normalized threshold
+    focal: float  # pixels, mean of both cameras; threshold_px / focal is a normalized threshold
     ratio: np.ndarray  # (N,) as in Matches
     mutual: np.ndarray  # (N,) as in Matches
-    zoom: np.ndarray | None = None  # (N,) log2 of the keypoint's angular size, image 1 over 0
-    roll: np.ndarray | None = None  # (N,) radians, by which the keypoint turned from image 0 to 1
+    zoom: np.ndarray | None = (
+        None  # (N,) log2 ratio of the keypoint's angular size, image 1 over 0
+    )
+    roll: np.ndarray | None = None  # (N,) radians, rotation of the keypoint from image 0 to 1
     scores: np.ndarray | None = None  # (N,) from a filter, higher is better
 
     def __len__(self) -> int:
         return len(self.x0)
 
     def subset(self, selection: np.ndarray) -> Correspondences:
-        """The correspondences a boolean mask or an index array selects, in its order."""
+        """The correspondences selected by a boolean mask or an index array, in its order."""
         arrays = {
             field.name: value[selection]
             for field in fields(self)
@@ -60,20 +62,20 @@ class Correspondences:
 
 
 def match(features0: Features, features1: Features) -> Matches:
-    """The nearest neighbour in image 1 of every keypoint of image 0: the paper's putative matches.
+    """Nearest neighbor in image 1 of every keypoint of image 0: the matches of section 3.1.
 
-    Nothing is thrown away; `ratio` and `mutual` tell how distinctive a match is.
+    All of them are kept; `ratio` and `mutual` measure how distinctive a match is.
     """
     _check_comparable(features0, features1)
     descriptors0, descriptors1 = features0.descriptors, features1.descriptors
     if len(features0) == 0 or len(features1) == 0:
-        nothing = np.empty(0, np.float32)
+        empty = np.empty(0, np.float32)
         index = np.empty(0, np.int64)
-        return Matches(index, index, nothing, nothing, np.empty(0, bool))
+        return Matches(index, index, empty, empty, np.empty(0, bool))
     nearest, second, mutual = nearest_two(descriptors0, descriptors1)
     distance = row_distances(descriptors0, descriptors1[nearest])
     distance_second = row_distances(descriptors0, descriptors1[second])
-    # One candidate, or two equally near ones, are not distinctive at all.
+    # The ratio is 1 for a single candidate, or two at distance zero.
     ratio = np.ones_like(distance)
     np.divide(distance, distance_second, out=ratio, where=distance_second > 0)
     return Matches(
@@ -88,9 +90,9 @@ def match(features0: Features, features1: Features) -> Matches:
 def correspond(
     features0: Features, features1: Features, matches: Matches, camera0: Camera, camera1: Camera
 ) -> Correspondences:
-    """Matched points in undistorted normalized coordinates, ready for geometry.
+    """Matched points in undistorted normalized coordinates, with side information.
 
-    Matches on pixels that a camera model cannot undistort (Camera.normalize gives NaN) are left
+    Matches at pixels that a camera model cannot undistort (Camera.normalize gives NaN) are left
     out.
     """
     index0, index1 = matches.index0, matches.index1
@@ -111,21 +113,21 @@ def correspond(
         zoom=np.log2(size1 / size0),
         roll=np.radians(features1.angles[index1] - features0.angles[index0]),
     )
-    seen = np.isfinite(correspondences.x0).all(1) & np.isfinite(correspondences.x1).all(1)
-    return correspondences if seen.all() else correspondences.subset(seen)
+    valid = np.isfinite(correspondences.x0).all(1) & np.isfinite(correspondences.x1).all(1)
+    return correspondences if valid.all() else correspondences.subset(valid)
 
 
 def ratio_test(matches: Matches | Correspondences, threshold: float = 0.8) -> np.ndarray:
-    """Mask of the matches whose nearest neighbour is clearly nearer than the second (Lowe)."""
+    """Lowe's ratio test: mask of the matches clearly nearer than the second neighbor."""
     return matches.ratio < threshold
 
 
 def one_to_one(correspondences: Correspondences, scores: np.ndarray) -> np.ndarray:
-    """Mask of the matches that score best among those that share a point in either image.
+    """Mask of the best-scoring match of every point, in both images.
 
-    Nearest neighbours are not unique: some keypoints attract many others. Such a bundle of wrong
-    matches lies on the epipolar lines of any motion whose epipole is its common point, so a
-    robust estimator may mistake it for support.
+    Nearest neighbors are not unique: some keypoints attract many others. Such outliers all agree
+    with any motion whose epipole is their common point, and a robust estimator may mistake them
+    for inliers.
     """
     order = np.argsort(-scores, kind="stable")
     for points in (correspondences.p1, correspondences.p0):
@@ -137,14 +139,14 @@ def one_to_one(correspondences: Correspondences, scores: np.ndarray) -> np.ndarr
 
 
 def nearest_per_keypoint(matches: Matches, chosen: np.ndarray) -> np.ndarray:
-    """Rows of the chosen matches; of those that share a keypoint of image 1 the nearest."""
+    """Indices of chosen matches; of those that share a keypoint of image 1, the nearest."""
     nearest = np.full(matches.index1.max(initial=-1) + 1, -1)
     return np.flatnonzero(_are_nearest(matches.index1, matches.distance, chosen, nearest))
 
 
 @compiled
 def _are_nearest(index1, distance, chosen, nearest):
-    """Mask of the nearest of the chosen; `nearest` is for their rows, and has none yet."""
+    """Mask of the nearest chosen match of each keypoint; `nearest` is a buffer filled with -1."""
     mask = np.zeros(len(index1), np.bool_)
     for row in range(len(index1)):
         rival = nearest[index1[row]]
@@ -166,8 +168,8 @@ def _check_comparable(features0: Features, features1: Features) -> None:
 
 
 def row_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(N,) float32 distances of descriptors, row by row, without the rounding of a product."""
+    """(N,) float32 distances between corresponding rows of descriptors."""
     if a.dtype == np.uint8:
-        return differing_bits(a, b)
+        return hamming_distances(a, b)
     difference = a - b
     return np.sqrt(np.einsum("ij,ij->i", difference, difference))

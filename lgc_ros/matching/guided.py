@@ -1,4 +1,4 @@
-"""Guided matching: what is known is looked for where it should be seen, and nowhere else."""
+"""Guided matching: search for known points around their predicted positions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from lgc_ros.matching.correspondences import row_distances
 
 NOT_FOUND = -1
-# The best candidate must be this much nearer, as descriptors go, than the second best nearby.
+# Ratio test between the two best candidates within the search window.
 MAX_RATIO = 0.8
 
 
@@ -19,45 +19,45 @@ def match_guided(
     radius: float,
     max_distance: float,
 ) -> np.ndarray:
-    """(L,) the keypoint near each expected place that looks like what is expected there.
+    """(L,) index of the keypoint that matches each predicted point, or NOT_FOUND.
 
-    NOT_FOUND where none does; a keypoint answers to one place at most.
+    A keypoint is assigned to one predicted point at most.
 
     Args:
-        expected: (L, 2) where something should be seen.
-        descriptors: (L, D) what it should look like.
-        points: (N, 2) keypoints, in the unit of the places.
-        candidates: (N, D) their descriptors.
-        radius: half the side of the square around a place that is searched.
-        max_distance: of two descriptors of the same thing.
+        expected: (L, 2) predicted positions.
+        descriptors: (L, D) their known descriptors.
+        points: (N, 2) keypoints, in the unit of the predicted positions.
+        candidates: (N, D) descriptors of the keypoints.
+        radius: half the side of the square search window.
+        max_distance: maximum distance between descriptors of the same point.
     """
-    place, keypoint = _pairs_within(expected, points, radius)
-    distance = row_distances(descriptors[place], candidates[keypoint])
-    order = np.lexsort((distance, place))
-    place, keypoint, distance = place[order], keypoint[order], distance[order]
-    first = np.diff(place, prepend=NOT_FOUND) > 0
+    target, keypoint = _pairs_within(expected, points, radius)
+    distance = row_distances(descriptors[target], candidates[keypoint])
+    order = np.lexsort((distance, target))
+    target, keypoint, distance = target[order], keypoint[order], distance[order]
+    first = np.diff(target, prepend=NOT_FOUND) > 0
     next_distance = np.append(distance[1:], np.inf)
     next_distance[np.append(first[1:], True)] = np.inf
     good = first & (distance < max_distance) & (distance < MAX_RATIO * next_distance)
-    place, keypoint, distance = place[good], keypoint[good], distance[good]
+    target, keypoint, distance = target[good], keypoint[good], distance[good]
     nearest = np.argsort(distance, kind="stable")
     _, winners = np.unique(keypoint[nearest], return_index=True)
     winners = nearest[winners]
     found = np.full(len(expected), NOT_FOUND)
-    found[place[winners]] = keypoint[winners]
+    found[target[winners]] = keypoint[winners]
     return found
 
 
 def _pairs_within(
     expected: np.ndarray, points: np.ndarray, radius: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Places and keypoints that are within the radius of each other in both coordinates."""
+    """Indices of predicted positions and keypoints within `radius` in both coordinates."""
     order = np.argsort(points[:, 0])
     across = points[order, 0]
     begin = np.searchsorted(across, expected[:, 0] - radius)
     counts = np.searchsorted(across, expected[:, 0] + radius, side="right") - begin
-    place = np.repeat(np.arange(len(expected)), counts)
+    target = np.repeat(np.arange(len(expected)), counts)
     skipped = np.repeat(np.cumsum(counts) - counts - begin, counts)
-    keypoint = order[np.arange(len(place)) - skipped]
-    near = np.abs(points[keypoint, 1] - expected[place, 1]) <= radius
-    return place[near], keypoint[near]
+    keypoint = order[np.arange(len(target)) - skipped]
+    near = np.abs(points[keypoint, 1] - expected[target, 1]) <= radius
+    return target[near], keypoint[near]

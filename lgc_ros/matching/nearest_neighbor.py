@@ -1,4 +1,8 @@
-"""Nearest neighbours of descriptors, exactly: all distances, and the smallest of them."""
+"""Exact nearest neighbors of descriptors by exhaustive search.
+
+Squared Euclidean distances are |a|² + |b|² - 2ab, so a matrix product does most of the work.
+Integer descriptors, such as SIFT's, are multiplied as bytes where that is faster.
+"""
 
 from __future__ import annotations
 
@@ -8,47 +12,41 @@ from time import perf_counter
 
 import numpy as np
 import torch
-from llvmlite import ir
-from numba import types
 from numba.extending import intrinsic
 
 from lgc_ros.runtime.jit import compiled
-from lgc_ros.runtime.simd import INT32, INT64, Vectors, arrays, processor_has, product_tile
-from lgc_ros.runtime.torch_threads import one_thread
+from lgc_ros.runtime.threads import single_torch_thread
 
-# Entries of the distance matrix held at once: 1 MB, which stays in the cache until its minima are
-# found.
+# Entries of the distance matrix computed at once: 1 MB, which stays in the cache for the search.
 BLOCK_ENTRIES = 1 << 18
+# Size and repetitions of the products that `bytes_are_faster` times.
 TRIAL_SIZE, TRIALS = 256, 5
-# A tile of a product of pairs of 16-bit numbers, eight to a vector of AVX2: what registers hold.
-ROWS, LANES, VECTORS = 4, 8, 2
-COLUMNS = LANES * VECTORS
-WORDS = 8  # of 32 bits, whose differing bits are counted at a time
+WORDS = 8  # 32-bit words whose differing bits are counted at a time
 FAR = np.int32(np.iinfo(np.int32).max)
 
 Product = Callable[[slice], np.ndarray]
-"""Of some rows of one side with all rows of the other; further columns may follow."""
+"""Product of a slice of rows of `a` with all rows of `b`."""
 
 
 def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each row of `a` the nearest and the second nearest row of `b`, and whether it is mutual.
+    """Nearest and second nearest row of `b` for each row of `a`, and whether it is mutual.
 
-    Distances are Euclidean, or Hamming between rows of bits packed as uint8. A row is mutual whose
-    neighbour has no nearer one; of equally near rows only the first is, so that mutual ones are
-    one to one. A single row of `b` is the second nearest, too.
+    Distances are Euclidean for floats, Hamming for bits packed as uint8. A match is mutual if no
+    other row of `a` is nearer to its row of `b`; among ties only the first one is, so that mutual
+    matches are one to one. If `b` has a single row, it is the second nearest, too.
     """
     if a.dtype == np.uint8:
-        return _nearest_two_by_bits(_as_words(a), np.ascontiguousarray(_as_words(b).T))
+        return _nearest_two_hamming(_as_words(a), np.ascontiguousarray(_as_words(b).T))
     product, squares_a, squares_b = _products(a, b)
-    rows, columns = len(a), len(squares_b)
+    rows, columns = len(a), len(b)
     nearest, second = np.empty(rows, np.int64), np.zeros(rows, np.int64)
     far = _largest(squares_a.dtype)
     smallest, column_smallest = (np.full(n, far, squares_a.dtype) for n in (rows, columns))
     for start in range(0, rows, _block_rows(columns)):
         block = slice(start, min(start + _block_rows(columns), rows))
-        with one_thread():
+        with single_torch_thread():
             values = product(block)
-        _complete(values, squares_a[block], squares_b, column_smallest)
+        _to_squared_distances(values, squares_a[block], squares_b, column_smallest)
         row = np.arange(len(values))
         nearest[block] = values.argmin(axis=1)
         smallest[block] = values[row, nearest[block]]
@@ -57,30 +55,25 @@ def nearest_two(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     mutual = np.zeros(rows, bool)
     candidates = np.flatnonzero(smallest == column_smallest[nearest])
     mutual[candidates[np.unique(nearest[candidates], return_index=True)[1]]] = True
-    return nearest, np.minimum(second, len(b) - 1), mutual
+    return nearest, second, mutual
 
 
 def _products(a: np.ndarray, b: np.ndarray) -> tuple[Product, np.ndarray, np.ndarray]:
-    """What multiplies rows of `a` by all rows of `b`, and the squared norms of either side.
+    """A function that multiplies rows of `a` with all rows of `b`, and the squared norms of both.
 
-    Integers of SIFT's descriptors are exact as floats, too. Where a product has further columns,
-    the norms keep them from being near.
+    SIFT's integers are exact as floats, too, so both products give the same distances.
     """
     bytes_a, bytes_b = _as_bytes(a), _as_bytes(b)
-    multiplied = fastest_product()
-    if bytes_a is None or bytes_b is None or multiplied is _product:
-        return _product(a, b), *(np.square(side).sum(axis=1) for side in (a, b))
-    product = multiplied(bytes_a, bytes_b)
-    squares_a, squares_b = (
+    if bytes_a is None or bytes_b is None or not bytes_are_faster():
+        return _float_product(a, b), *(np.square(side).sum(axis=1) for side in (a, b))
+    return _byte_product(bytes_a, bytes_b), *(
         np.square(side, dtype=np.int32).sum(1, dtype=np.int32) for side in (bytes_a, bytes_b)
     )
-    further = -len(b) % COLUMNS if multiplied is _product_of_shorts else 0
-    return product, squares_a, np.pad(squares_b, (0, further), constant_values=FAR // 2)
 
 
 @compiled
-def _complete(values, squares_a, squares_b, column_smallest):
-    """Make squared distances |a|² + |b|² - 2ab of products, and find those nearest to each b."""
+def _to_squared_distances(values, squares_a, squares_b, column_smallest):
+    """Turn products into squared distances in place, and update the minimum of each column."""
     for i in range(len(values)):
         for j in range(values.shape[1]):
             values[i, j] = squares_a[i] + squares_b[j] - 2 * values[i, j]
@@ -89,20 +82,20 @@ def _complete(values, squares_a, squares_b, column_smallest):
 
 @intrinsic
 def _popcount(typing_context, word):
-    """Bits set in an integer: an instruction that takes many words at a time on some CPUs."""
+    """Number of bits set in an integer, vectorized by the compiler where the CPU can."""
     return word(word), lambda context, builder, signature, words: builder.ctpop(words[0])
 
 
 @compiled
-def _nearest_two_by_bits(a, b):
-    """As `nearest_two`, of the rows of `a` (N, W) and the columns of `b` (W, M) by Hamming."""
+def _nearest_two_hamming(a, b):
+    """`nearest_two` by Hamming distance, for rows of `a` (N, W) and columns of `b` (W, M)."""
     rows, columns = len(a), b.shape[1]
     nearest, second, mutual = (
         np.empty(rows, np.int64),
         np.empty(rows, np.int64),
         np.zeros(rows, np.bool_),
     )
-    # Distance, and column below it: all different, and the smallest tells both.
+    # A key is distance times columns plus column: keys are unique, and the minimum gives both.
     keys, smallest, column_smallest = (
         np.empty(columns, np.int32),
         np.empty(rows, np.int32),
@@ -133,8 +126,8 @@ def _nearest_two_by_bits(a, b):
 
 
 @compiled
-def differing_bits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(N,) float32 Hamming distances, row by row, of bits packed as uint8."""
+def hamming_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(N,) float32 Hamming distances between corresponding rows of bits packed as uint8."""
     distance = np.empty(len(a), np.float32)
     for i in range(len(a)):
         count = 0
@@ -145,7 +138,7 @@ def differing_bits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _as_words(bits: np.ndarray) -> np.ndarray:
-    """Rows of bytes as rows of 32-bit words, with zeros at the end."""
+    """Rows of bytes as rows of 32-bit words, zero-padded to a multiple of WORDS."""
     count, width = bits.shape
     words = np.zeros((count, -(-width // (4 * WORDS)) * WORDS), np.uint32)
     words.view(np.uint8)[:, :width] = bits
@@ -153,18 +146,18 @@ def _as_words(bits: np.ndarray) -> np.ndarray:
 
 
 def _as_bytes(descriptors: np.ndarray) -> np.ndarray | None:
-    """Descriptors of integers from 0 to 255, less 128, as bytes; None of any others."""
+    """Descriptors of integers from 0 to 255 as int8, shifted by 128; None for any others."""
     with np.errstate(invalid="ignore"):
         rounded = descriptors.astype(np.uint8)
     return (rounded ^ 128).view(np.int8) if np.array_equal(rounded, descriptors) else None
 
 
-def _product(a: np.ndarray, b: np.ndarray) -> Product:
+def _float_product(a: np.ndarray, b: np.ndarray) -> Product:
     memory = np.empty((min(len(a), _block_rows(len(b))), len(b)), a.dtype)
     return lambda block: np.matmul(a[block], b.T, out=memory[: block.stop - block.start])
 
 
-def _product_of_bytes(a: np.ndarray, b: np.ndarray) -> Product:
+def _byte_product(a: np.ndarray, b: np.ndarray) -> Product:
     left, right = torch.from_numpy(a), torch.from_numpy(np.ascontiguousarray(b.T))
     memory = torch.empty((min(len(a), _block_rows(len(b))), len(b)), dtype=torch.int32)
 
@@ -175,104 +168,33 @@ def _product_of_bytes(a: np.ndarray, b: np.ndarray) -> Product:
     return product
 
 
-def _product_of_shorts(a: np.ndarray, b: np.ndarray) -> Product:
-    left, right = _packed(a, ROWS), _packed(b, COLUMNS)
-    rows = min(len(left), -(-_block_rows(len(b)) // ROWS))
-    memory = np.empty((rows * ROWS, len(right) * COLUMNS), np.int32)
-
-    def product(block: slice) -> np.ndarray:
-        tiles = left[block.start // ROWS : -(-block.stop // ROWS)]
-        _multiply_pairs(tiles, right, memory)
-        return memory[: block.stop - block.start]
-
-    return product
-
-
-def _packed(rows: np.ndarray, height: int) -> np.ndarray:
-    """(N, D) numbers as pairs of 16 bits (tiles, D / 2, height): in the order that tiles take."""
-    count, depth = rows.shape
-    tiles, pairs = -(-count // height), -(-depth // 2)
-    padded = np.zeros((tiles * height, 2 * pairs), np.int16)
-    padded[:count, :depth] = rows
-    return np.ascontiguousarray(
-        padded.view(np.int32).reshape(tiles, height, pairs).transpose(0, 2, 1)
-    )
-
-
-@compiled
-def _multiply_pairs(left, right, out):
-    for panel in range(len(right)):
-        for tile in range(len(left)):
-            _multiply_tile(tile, panel, left, right, out)
-
-
-@intrinsic
-def _multiply_tile(typing, tile, panel, left, right, out):
-    """Products of ROWS rows of the left side with COLUMNS of the right."""
-
-    def generate(context, builder, signature, arguments):
-        vectors = Vectors(builder, INT32, LANES)
-        shorts = ir.VectorType(ir.IntType(16), 2 * LANES)
-        kind = ir.FunctionType(vectors.kind, [shorts, shorts])
-        multiply = builder.module.declare_intrinsic("llvm.x86.avx2.pmadd.wd", (), kind)
-
-        def multiply_add(a, b, c):
-            a, b = (builder.bitcast(pairs, shorts) for pairs in (a, b))
-            return builder.add(builder.call(multiply, [a, b]), c)
-
-        tile, panel, *values = arguments
-        left, right, out = arrays(context, builder, signature.args[2:], values)
-        depth = builder.extract_value(left.shape, 1)
-        width = builder.extract_value(out.shape, 1)
-        row, column = builder.mul(tile, INT64(ROWS)), builder.mul(panel, INT64(COLUMNS))
-        left = builder.gep(left.data, [builder.mul(row, depth)])
-        right = builder.gep(right.data, [builder.mul(column, depth)])
-        at = builder.add(builder.mul(row, width), column)
-        shape = ROWS, VECTORS
-        for values in product_tile(vectors, shape, left, right, depth, multiply_add):
-            for v, value in enumerate(values):
-                vectors.store(value, out.data, builder.add(at, INT64(v * LANES)))
-            at = builder.add(at, width)
-        return context.get_dummy_value()
-
-    return types.void(tile, panel, left, right, out), generate
-
-
-def products_of_integers() -> list[Callable[[np.ndarray, np.ndarray], Product]]:
-    """What can multiply bytes here."""
-    possible = {
-        _product_of_bytes: hasattr(torch, "_int_mm"),
-        _product_of_shorts: processor_has("avx2"),
-    }
-    return [product for product, here in possible.items() if here]
-
-
 @cache
-def fastest_product() -> Callable[[np.ndarray, np.ndarray], Product]:
-    """What multiplies descriptors of bytes fastest on this processor; the results are the same.
+def bytes_are_faster() -> bool:
+    """Whether torch multiplies bytes faster than BLAS floats on this CPU, timed once.
 
-    Found by trying, once: some processors have instructions for bytes (VNNI) with which torch is
-    four times as fast as with floats, and on others it falls back to plain loops.
+    With byte instructions (VNNI) it is several times faster; without them it falls back to plain
+    loops.
     """
+    if not hasattr(torch, "_int_mm"):
+        return False
     square = np.ones((TRIAL_SIZE, TRIAL_SIZE), np.int8)
-    trials = {make: make(square, square) for make in products_of_integers()}
-    trials[_product] = _product(*2 * [square.astype(np.float32)])
 
-    def least_s(make: Callable) -> float:
+    def fastest_s(product: Product) -> float:
         times = []
         for _ in range(TRIALS):
             start = perf_counter()
-            trials[make](slice(0, TRIAL_SIZE))
+            product(slice(0, TRIAL_SIZE))
             times.append(perf_counter() - start)
         return min(times)
 
-    with one_thread():
-        return min(trials, key=least_s)
+    floats = square.astype(np.float32)
+    with single_torch_thread():
+        return fastest_s(_byte_product(square, square)) < fastest_s(_float_product(floats, floats))
 
 
 def _block_rows(columns: int) -> int:
-    """Rows of a block; whole tiles of them."""
-    return max(1, BLOCK_ENTRIES // columns // ROWS) * ROWS
+    """Rows per block; BLAS kernels take four rows at a time."""
+    return max(1, BLOCK_ENTRIES // columns // 4) * 4
 
 
 def _largest(dtype: np.dtype) -> float:

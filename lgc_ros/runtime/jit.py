@@ -1,7 +1,7 @@
-"""Loops over many small things, compiled: what numpy can only spell in many passes over memory.
+"""Numba compilation of loops that numpy could only express in several passes over memory.
 
-Functions take contiguous arrays, always of the same types and dimensions, so that each is compiled
-once.
+Compiled functions take contiguous arrays, always of the same types and dimensions, so that each
+is compiled once.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from numba import njit
 
 log = logging.getLogger(__name__)
 
-# Other Python threads run meanwhile; division by zero gives what it gives in numpy.
+# Release the GIL while running; division by zero behaves as in numpy.
 OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 def compiled(function: Callable) -> Callable:
-    """Compile a function when it is first called, and keep that on disk for the next start.
+    """Compile a function on its first call and cache the result on disk for later processes.
 
-    It is kept in `__pycache__` beside the source, in the user's cache folder, or where
-    `NUMBA_CACHE_DIR` says; where none of them can be written, every start compiles anew.
+    The cache is `__pycache__` beside the source, the user's cache folder, or `NUMBA_CACHE_DIR`.
+    If none of them is writable, every process compiles again.
     """
     try:
         return njit(cache=True, **OPTIONS)(function)
     except RuntimeError as error:
-        log.warning("%s; compiling takes some seconds at every start", error)
+        log.warning("%s; every start compiles again, which takes some seconds", error)
         return njit(**OPTIONS)(function)

@@ -1,7 +1,8 @@
-"""Tiles of matrix products in vector registers, for functions that generate their own code.
+"""Matrix-product tiles held in vector registers, as building blocks for LLVM code generation.
 
-Compilers do not find these by themselves: the sums of a tile must stay in registers over the whole
-depth of the product, and each vector of the right side serves all rows of the left.
+Compilers do not find this form by themselves: the sums of a tile must stay in registers over the
+whole depth of the product, and each vector loaded from the right side is used by all rows of the
+left. docs/kernels.md says what the kernels built from it gain.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ INT32, INT64 = ir.IntType(32), ir.IntType(64)
 
 
 def processor_has(feature: str) -> bool:
-    """Whether this processor has instructions such as `avx2`."""
+    """Whether this CPU supports an instruction set such as `avx2`."""
     return bool(binding.get_host_cpu_features().get(feature))
 
 
 def arrays(context, builder, kinds: Sequence, values: Sequence) -> list:
-    """Arrays as code that is being generated sees them."""
+    """Numba array structs, with fields such as `data` and `shape`, of an intrinsic's arguments."""
     pairs = zip(kinds, values, strict=True)
     return [context.make_array(kind)(context, builder, value) for kind, value in pairs]
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Code that moves vectors of so many numbers of 32 bits to and from memory."""
+    """Emits loads and stores of vectors of `lanes` 32-bit numbers."""
 
     builder: ir.IRBuilder
     element: ir.Type
@@ -43,13 +44,13 @@ class Vectors:
     def store(self, value, base, index) -> None:
         self.builder.store(value, self._at(base, index), align=4)
 
-    def repeated(self, base, index):
-        """The number at this place in every lane."""
+    def broadcast(self, base, index):
+        """A vector with the number at this index in every lane."""
         undefined = ir.Constant(self.kind, ir.Undefined)
         value = self.builder.load(self.builder.gep(base, [index]))
         value = self.builder.insert_element(undefined, value, INT32(0))
-        same_lane = ir.Constant(ir.VectorType(INT32, self.lanes), [0] * self.lanes)
-        return self.builder.shuffle_vector(value, undefined, same_lane)
+        first_lane = ir.Constant(ir.VectorType(INT32, self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(value, undefined, first_lane)
 
     def _at(self, base, index):
         return self.builder.bitcast(self.builder.gep(base, [index]), self.kind.as_pointer())
@@ -58,13 +59,14 @@ class Vectors:
 def product_tile(
     vectors: Vectors, shape: tuple[int, int], left, right, depth, multiply_add: Callable
 ) -> list[list]:
-    """Sums over `depth` of the products of left and right, by row and vector of the tile.
+    """Emit a loop over `depth` that sums the products of a tile; returns its vectors by row.
 
     Args:
-        vectors: of which a tile of this `shape` has so many rows, and so many in a row.
+        vectors: element type and lanes of the vectors.
+        shape: rows of the tile, and vectors per row.
         left: pointer to (depth, rows) numbers.
-        right: pointer to (depth, columns) numbers, in as many columns as the vectors have lanes.
-        multiply_add: from vectors a, b and c, a b + c.
+        right: pointer to (depth, columns) numbers; columns are vectors per row times lanes.
+        multiply_add: emits a b + c for vectors a, b and c.
     """
     builder, (rows, across) = vectors.builder, shape
     before = builder.block
@@ -80,7 +82,7 @@ def product_tile(
     ]
     grown = []
     for r in range(rows):
-        factor = vectors.repeated(left, builder.add(at_left, INT64(r)))
+        factor = vectors.broadcast(left, builder.add(at_left, INT64(r)))
         pairs = zip(values, sums[r], strict=True)
         grown.append([multiply_add(factor, value, total) for value, total in pairs])
     next_k = builder.add(k, INT64(1))

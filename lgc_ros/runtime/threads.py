@@ -1,63 +1,57 @@
-"""One limit for the threads of all that computes: OpenCV, torch, the filter's engines, BLAS."""
+"""One thread limit for every library that computes: OpenCV, torch, the filter's backends, BLAS."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import cv2
 import torch
-
-# numpy and Debian build OpenBLAS with several prefixes and suffixes.
-BLAS_NAMES = (
-    "openblas_{}_num_threads",
-    "openblas_{}_num_threads64_",
-    "scipy_openblas_{}_num_threads",
-    "scipy_openblas_{}_num_threads64_",
-)
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 
 def limit_threads(threads: int) -> None:
-    """Let no library use more threads than this; 0 leaves all as it is, one per core.
+    """Limit the threads of every library in this process; 0 keeps the defaults, one per core.
 
-    It holds for the whole process, and for engines that are made afterwards.
+    Filter backends created later use the same limit.
     """
     if threads == 0:
         return
     cv2.setNumThreads(threads)
     torch.set_num_threads(threads)
-    for set_threads in _blas("set"):
-        set_threads(threads)
+    _blas_libraries().limit(limits=threads)
+    # The calling thread would keep control of OpenBLAS, and limits set by others be ignored.
+    OpenBLASController.clear_controlling_thread()
 
 
 @contextmanager
 def thread_limit(threads: int) -> Iterator[None]:
-    """`limit_threads` for a while."""
-    opencv, in_torch, blas = cv2.getNumThreads(), torch.get_num_threads(), blas_threads()
-    limit_threads(threads)
+    """Context manager that applies `limit_threads` and restores the previous limits on exit."""
+    opencv_threads, torch_threads = cv2.getNumThreads(), torch.get_num_threads()
+    with _blas_libraries().limit(limits=threads or None):
+        limit_threads(threads)
+        try:
+            yield
+        finally:
+            cv2.setNumThreads(opencv_threads)
+            torch.set_num_threads(torch_threads)
+
+
+@contextmanager
+def single_torch_thread() -> Iterator[None]:
+    """Context manager that limits torch to one thread.
+
+    OpenMP threads spin at every barrier. When another process occupies one of the cores, the wait
+    costs a short matrix product a hundred times what a second thread could gain.
+    """
+    torch_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
         yield
     finally:
-        cv2.setNumThreads(opencv)
-        torch.set_num_threads(in_torch)
-        for set_threads, before in zip(_blas("set"), blas, strict=False):
-            set_threads(before)
+        torch.set_num_threads(torch_threads)
 
 
-def blas_threads() -> list[int]:
-    """Threads that each loaded OpenBLAS may use."""
-    return [get_threads() for get_threads in _blas("get")]
-
-
-def _blas(verb: str) -> list[Callable]:
-    """A function of every OpenBLAS that this process has loaded; none where /proc is not."""
-    maps = Path("/proc/self/maps")
-    lines = maps.read_text().splitlines() if maps.is_file() else ()
-    libraries = [
-        ctypes.CDLL(path)
-        for path in sorted({line.split()[-1] for line in lines if "blas" in line and "/" in line})
-    ]
-    names = [name.format(verb) for name in BLAS_NAMES]
-    return [getattr(lib, name) for lib in libraries for name in names if hasattr(lib, name)]
+def _blas_libraries() -> ThreadpoolController:
+    """Every BLAS loaded so far; numpy and OpenCV each bring their own."""
+    return ThreadpoolController().select(user_api="blas")

@@ -1,4 +1,4 @@
-"""Names of methods and what they stand for."""
+"""Names of methods and their steps."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_cn_filters_and_then_estimates_robustly():
     assert method.estimator in ROBUST_ESTIMATORS
 
 
-def test_a_name_spells_out_what_happens():
+def test_name_determines_rejection_and_estimator():
     assert parse_method("cn-8pt") == Method("cn-8pt", "8pt-refined", filter=True)
     assert parse_method("cn-8pt-plain") == Method("cn-8pt-plain", "8pt", filter=True)
     assert parse_method("cn+magsac") == Method("cn+magsac", "magsac", filter=True, unique=True)
@@ -25,31 +25,31 @@ def test_a_name_spells_out_what_happens():
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_known_method_has_an_estimator(name):
+def test_every_method_has_an_estimator(name):
     method = parse_method(name)
     assert method.name == name
     assert method.estimator in ESTIMATORS
 
 
 @pytest.mark.parametrize("name", ["ransac", "lmeds", "mlesac", "magsac", "usac", "poselib", "gms"])
-def test_the_baselines_are_there_alone_with_ratio_and_after_the_filter(name):
+def test_baselines_are_available_alone_with_ratio_test_and_after_the_filter(name):
     assert {name, f"{name}+ratio", f"{name}+ratio+unique", f"cn+{name}"} <= set(METHODS)
 
 
-def test_an_unknown_method_is_refused_with_the_known_ones_and_a_guess():
+def test_error_for_an_unknown_method_lists_the_known_ones_and_suggests_one():
     with pytest.raises(ConfigError, match=r"'ransack'.*did you mean 'ransac'.*cn-8pt.*poselib"):
         parse_method("ransack")
 
 
 @pytest.mark.parametrize("name", ["cn+ratio", "cn-8pt+ratio"])
-def test_the_ratio_test_before_the_filter_is_refused_with_the_reason(name):
-    with pytest.raises(ConfigError, match="takes the place of the ratio test"):
+def test_ratio_test_before_the_filter_is_rejected_with_the_reason(name):
+    with pytest.raises(ConfigError, match="replaces the ratio test"):
         parse_method(name)
 
 
 @pytest.mark.parametrize(
     "name", ["", "8pt", "+ratio", "ratio", "cn+", "cn+cn", "ransac+ratio+ratio"]
 )
-def test_what_is_no_method_is_refused(name):
+def test_malformed_names_are_rejected(name):
     with pytest.raises(ConfigError, match="known methods"):
         parse_method(name)

@@ -1,4 +1,4 @@
-"""From two images to a pose, and clear words when there is none."""
+"""From two images to a pose, or to a clear reason why there is none."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def pair(walk):
 
 
 @pytest.mark.parametrize("method", ["cn", "cn-8pt", "cn+mlesac", "poselib+ratio", "usac+ratio"])
-def test_pose_of_two_rendered_views(pair, method):
+def test_pose_of_two_rendered_views_is_accurate(pair, method):
     frames, true_pose = pair
     pipeline = TwoViewPipeline(method, device="cpu")
     result = pipeline(*(f.image for f in frames), *(f.camera for f in frames))
@@ -31,21 +31,21 @@ def test_pose_of_two_rendered_views(pair, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_accepts_any_number_of_matches(method):
-    decide = RelativePoseSolver(method, device="cpu")
+    solve = RelativePoseSolver(method, device="cpu")
     scene = random_scene(0, 60)
     for count in (0, 1, 4, 7, 8, 20):
-        result = decide(as_correspondences(scene.x0[:count], scene.x1[:count]))
+        result = solve(as_correspondences(scene.x0[:count], scene.x1[:count]))
         assert (result.pose is None) == bool(result.failure)
         assert result.inliers.shape == result.kept.shape == (count,)
 
 
-def test_too_few_matches_are_named():
+def test_failure_states_the_number_of_matches_when_there_are_too_few():
     scene = random_scene(0)
     result = RelativePoseSolver("ransac")(as_correspondences(scene.x0[:5], scene.x1[:5]))
     assert "only 5 matches, at least 8" in result.failure
 
 
-def test_identical_matches_give_no_pose_and_say_so():
+def test_identical_matches_give_no_pose_but_a_reason():
     same = np.full((100, 2), 0.1)
     for method in ("ransac", "cn", "cn-8pt", "poselib"):
         result = RelativePoseSolver(method, device="cpu")(as_correspondences(same, same))
@@ -53,7 +53,7 @@ def test_identical_matches_give_no_pose_and_say_so():
         assert "kept 0 of 100" in result.failure or "no relative pose" in result.failure
 
 
-def test_a_ratio_test_that_rejects_everything_is_named():
+def test_failure_names_a_ratio_test_that_rejects_everything():
     scene = random_scene(0)
     matches = as_correspondences(scene.x0, scene.x1)
     matches.ratio[:] = 1.0
@@ -61,7 +61,7 @@ def test_a_ratio_test_that_rejects_everything_is_named():
     assert f"the ratio test kept 0 of {len(scene.x0)}" in result.failure
 
 
-def test_the_summary_is_plain_and_complete(pair):
+def test_summary_contains_pose_counts_and_times(pair):
     frames, _ = pair
     result = TwoViewPipeline("poselib+ratio")(
         *(f.image for f in frames), *(f.camera for f in frames)
@@ -74,11 +74,11 @@ def test_the_summary_is_plain_and_complete(pair):
     assert summary["ms"]["total"] == pytest.approx(sum(result.ms.values()))
 
 
-def test_features_without_a_model_name_the_way_out():
+def test_error_for_features_without_a_model_names_the_remedy():
     with pytest.raises(CheckpointError, match="method without cn"):
         TwoViewPipeline("cn", features="akaze")
 
 
-def test_an_unknown_method_lists_the_known_ones():
+def test_error_for_an_unknown_method_lists_the_known_ones():
     with pytest.raises(ConfigError, match=r"ransca.*ransac.*poselib"):
         RelativePoseSolver("ransca")

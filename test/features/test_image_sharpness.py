@@ -1,4 +1,4 @@
-"""The sharpness of an image tells along which direction its keypoints are less precise."""
+"""Image sharpness predicts the directional precision of keypoints under motion blur."""
 
 import cv2
 import numpy as np
@@ -9,7 +9,7 @@ from lgc_ros.features.image_sharpness import sharpness, with_sharpness
 
 
 def texture(seed=0, size=(240, 320)):
-    """An image with structure of one size in all directions."""
+    """Isotropic texture."""
     noise = np.random.default_rng(seed).standard_normal(size).astype(np.float32)
     return cv2.normalize(cv2.GaussianBlur(noise, (0, 0), 2.0), None, 0, 255, cv2.NORM_MINMAX)
 
@@ -19,7 +19,7 @@ def unit(direction_deg):
 
 
 def blurred(image, direction_deg, length_px=15):
-    """The image of a camera that turns while the shutter is open."""
+    """The image of a camera that rotates during the exposure."""
     kernel = np.zeros((length_px, length_px), np.float32)
     middle = (length_px // 2, length_px // 2)
     reach = length_px / 2 * unit(direction_deg)
@@ -28,17 +28,17 @@ def blurred(image, direction_deg, length_px=15):
     return cv2.filter2D(image, -1, kernel / kernel.sum())
 
 
-def seen(image):
+def detected(image):
     return image.astype(np.uint8), make_extractor("sift", 500)(image.astype(np.uint8)).points
 
 
-def test_an_image_equally_sharp_in_all_directions():
-    np.testing.assert_allclose(sharpness(*seen(texture())), np.eye(2), atol=0.15)
+def test_isotropic_texture_has_isotropic_sharpness():
+    np.testing.assert_allclose(sharpness(*detected(texture())), np.eye(2), atol=0.15)
 
 
 @pytest.mark.parametrize("direction_deg", [0, 45, 90, 135])
-def test_keypoints_are_less_precise_along_a_blur(direction_deg):
-    found = sharpness(*seen(blurred(texture(), direction_deg)))
+def test_sharpness_is_lowest_along_the_blur(direction_deg):
+    found = sharpness(*detected(blurred(texture(), direction_deg)))
     np.testing.assert_allclose(found, found.T)
     assert np.linalg.det(found) == pytest.approx(1)
     values, vectors = np.linalg.eigh(found)
@@ -46,14 +46,14 @@ def test_keypoints_are_less_precise_along_a_blur(direction_deg):
     assert abs(vectors[:, 0] @ unit(direction_deg)) > np.cos(np.radians(10))
 
 
-def test_the_noise_of_keypoints_is_as_the_sharpness_says():
-    """Keypoints of the same blurred view with other noise of the sensor, found again."""
+def test_sharpness_predicts_the_noise_of_repeated_detections():
+    """The same blurred view is detected twice, with different sensor noise."""
     rng = np.random.default_rng(1)
     offsets, images = [], []
     for seed in range(6):
         clean = blurred(texture(seed), 0)
         first, second = (
-            seen(np.clip(clean + rng.normal(0, 3, clean.shape), 0, 255)) for _ in range(2)
+            detected(np.clip(clean + rng.normal(0, 3, clean.shape), 0, 255)) for _ in range(2)
         )
         distance = np.linalg.norm(first[1][:, None] - second[1], axis=2)
         same = distance.argmin(axis=1)
@@ -67,11 +67,11 @@ def test_the_noise_of_keypoints_is_as_the_sharpness_says():
 
 
 @pytest.mark.parametrize("points", [np.zeros((0, 2)), np.array([[5.0, 5.0], [319.6, 239.7]])])
-def test_without_texture_or_keypoints_directions_are_equal(points):
+def test_without_texture_or_keypoints_sharpness_is_the_identity(points):
     np.testing.assert_allclose(sharpness(np.full((240, 320), 90, np.uint8), points), np.eye(2))
 
 
-def test_a_measured_extractor_gives_the_same_features():
+def test_with_sharpness_adds_sharpness_and_changes_nothing_else():
     image = np.dstack(3 * [texture().astype(np.uint8)])
     plain = make_extractor("sift", 300)
     features, measured = plain(image), with_sharpness(plain)(image)
@@ -82,7 +82,7 @@ def test_a_measured_extractor_gives_the_same_features():
     np.testing.assert_array_equal(some.sharpness, measured.sharpness)
 
 
-def test_keypoints_on_whole_pixels_are_equally_precise_whatever_the_blur():
+def test_keypoints_on_integer_pixels_have_isotropic_noise_under_any_blur():
     image = blurred(texture(), 0).astype(np.uint8)
     features = with_sharpness(make_extractor("orb", 300))(image)
     np.testing.assert_array_equal(features.sharpness, np.eye(2))

@@ -1,4 +1,4 @@
-"""The filter scores matches with a trained model, on the device it is given."""
+"""The filter scores matches with a trained model."""
 
 import numpy as np
 import pytest
@@ -20,19 +20,21 @@ def sift_filter():
 def contaminated(seed=0, inliers=300, outliers=300):
     scene = random_scene(seed, inliers, noise_px=0.5)
     rng = np.random.default_rng(seed)
-    wrong = rng.uniform(-0.6, 0.6, (2, outliers, 2))
-    right = np.arange(len(scene.x0) + outliers) < len(scene.x0)
-    matches = as_correspondences(np.vstack([scene.x0, wrong[0]]), np.vstack([scene.x1, wrong[1]]))
-    return matches, right
+    outlier = rng.uniform(-0.6, 0.6, (2, outliers, 2))
+    is_inlier = np.arange(len(scene.x0) + outliers) < len(scene.x0)
+    matches = as_correspondences(
+        np.vstack([scene.x0, outlier[0]]), np.vstack([scene.x1, outlier[1]])
+    )
+    return matches, is_inlier
 
 
-def test_right_matches_score_higher_than_wrong_ones(sift_filter):
-    matches, right = contaminated()
+def test_true_matches_score_higher_than_outliers(sift_filter):
+    matches, is_inlier = contaminated()
     result = sift_filter(matches)
-    assert np.median(result.logits[right]) > np.median(result.logits[~right])
+    assert np.median(result.logits[is_inlier]) > np.median(result.logits[~is_inlier])
 
 
-def test_scores_are_those_of_the_network(sift_filter):
+def test_scores_equal_those_of_the_network(sift_filter):
     matches, _ = contaminated()
     network, info = load_checkpoint("sift")
     inputs = network_inputs(matches.x0, matches.x1, matches, info.side)
@@ -49,13 +51,13 @@ def test_no_matches_give_no_scores(sift_filter):
     assert len(result.logits) == len(result.weights) == len(result.kept) == 0
 
 
-def test_keypoints_of_another_kind_are_refused(sift_filter):
+def test_features_of_another_kind_are_rejected(sift_filter):
     sift_filter.check_features("sift")
-    with pytest.raises(CheckpointError, match="trained on sift keypoints, not orb"):
+    with pytest.raises(CheckpointError, match="trained on sift features, not orb"):
         sift_filter.check_features("orb")
 
 
-def test_a_model_that_predicts_poses_cannot_filter(tmp_path):
+def test_a_model_that_regresses_poses_is_rejected(tmp_path):
     config = NetworkConfig(blocks=1, width=8, head="direct")
     path = tmp_path / "direct.safetensors"
     save_checkpoint(path, CorrespondenceNetwork(config), ModelInfo("direct", "sift", config))
@@ -70,7 +72,7 @@ def test_the_engine_can_be_chosen():
         CorrespondenceFilter("sift", engine="abacus")
 
 
-def test_the_surest_matches_are_those_above_a_value_but_neither_few_nor_too_many():
+def test_top_scoring_matches_are_above_a_value_within_limits_on_their_number():
     scores = np.random.default_rng(0).permutation(np.linspace(0, 1, 101))
     assert np.array_equal(top_scoring(scores, 0.5), scores >= 0.5)
     few = top_scoring(scores, 0.9)

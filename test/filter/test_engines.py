@@ -1,4 +1,4 @@
-"""Every engine gives the scores of the network as it was trained, for any number of matches."""
+"""Every engine reproduces the scores of the trained network, for any number of matches."""
 
 import logging
 import sys
@@ -10,9 +10,10 @@ from scenes import as_correspondences, random_scene
 
 from lgc_ros.errors import ConfigError
 from lgc_ros.features.base import make_extractor
-from lgc_ros.filter.backends.engines import choose_device, make_engine, missing_modules
-from lgc_ros.filter.backends.numba_network import CompiledNetwork
-from lgc_ros.filter.backends.torch_network import FusedNetwork
+from lgc_ros.filter.backends.devices import choose_device
+from lgc_ros.filter.backends.engines import make_engine, missing_modules
+from lgc_ros.filter.backends.numba_backend import CompiledNetwork
+from lgc_ros.filter.backends.torch_backend import FusedNetwork
 from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
 from lgc_ros.filter.side_information import network_inputs
@@ -53,31 +54,31 @@ def reference(network, rows):
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_scores_are_those_of_the_network(engine, trained, count):
+def test_scores_equal_those_of_the_network(engine, trained, count):
     rows = rows_of(count, trained[0], seed=count)
     logits = engine.run(rows)
     assert logits.shape == (count,)
     assert logits == pytest.approx(reference(trained[0], rows), abs=1e-4)
 
 
-def test_one_engine_takes_pairs_of_any_size_in_any_order(engine, trained):
+def test_one_engine_accepts_pairs_of_any_size_in_any_order(engine, trained):
     for count in (700, 3, 8, 1999, 700):
         rows = rows_of(count, trained[0], seed=count)
         logits, expected = engine.run(rows), reference(trained[0], rows)
         if count < EIGHT_POINT_MINIMUM:
-            # Normalized over so few, float32 rounds logits by 1e-3; the weights must agree still.
+            # With so few matches, float32 logits differ by 1e-3; weights must still agree.
             logits, expected = (np.tanh(np.maximum(v, 0)) for v in (logits, expected))
         assert logits == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_result_is_not_overwritten_by_the_next(engine, trained):
+def test_result_is_not_overwritten_by_the_next_call(engine, trained):
     first = engine.run(rows_of(300, trained[0], seed=1))
     copy = first.copy()
     engine.run(rows_of(300, trained[0], seed=2))
     assert np.array_equal(first, copy)
 
 
-def test_matches_that_are_all_alike_have_no_spread_and_finite_scores(engine, trained):
+def test_identical_matches_have_finite_scores(engine, trained):
     rows = np.full((200, 4 + trained[0].config.side), 0.25, np.float32)
     logits = engine.run(rows)
     assert logits == pytest.approx(reference(trained[0], rows), abs=2e-4)
@@ -85,7 +86,7 @@ def test_matches_that_are_all_alike_have_no_spread_and_finite_scores(engine, tra
 
 @pytest.mark.parametrize("fast", [lambda n: FusedNetwork(n).__call__, compiled])
 @pytest.mark.parametrize("width", [16, 21])
-def test_channels_of_any_gain_and_number_are_reproduced(fast, width):
+def test_any_gain_and_number_of_channels_is_reproduced(fast, width):
     torch.manual_seed(0)
     network = CorrespondenceNetwork(NetworkConfig(blocks=3, width=width)).eval()
     with torch.no_grad():
@@ -98,7 +99,7 @@ def test_channels_of_any_gain_and_number_are_reproduced(fast, width):
     assert logits == pytest.approx(reference(network, rows), abs=1e-4)
 
 
-def test_rows_that_do_not_count_change_nothing(trained):
+def test_padding_rows_do_not_change_the_scores(trained):
     network = trained[0]
     rows = torch.from_numpy(rows_of(500, network))
     filled = torch.cat([rows, torch.zeros(12, rows.shape[1])])
@@ -151,18 +152,18 @@ def test_the_same_matches_are_kept_on_real_pairs(engine, trained, real_pairs):
 
 
 @pytest.mark.parametrize("missing", [(), ("openvino", "onnxruntime")])
-def test_auto_takes_numba_on_a_cpu_whatever_else_is_installed(
+def test_auto_engine_on_a_cpu_is_numba_whatever_else_is_installed(
     missing, trained, monkeypatch, caplog
 ):
     for module in missing:
         monkeypatch.setitem(sys.modules, module, None)
     with caplog.at_level(logging.INFO):
         assert make_engine("auto", *trained, device="cpu").name == "numba"
-    assert "runs on numba: the fastest on a CPU" in caplog.text
+    assert "runs on numba: fastest on a CPU" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "extra"), [("openvino", "openvino"), ("onnxruntime", "onnx")])
-def test_an_engine_that_is_not_installed_is_refused_with_the_remedy(
+def test_error_for_an_engine_that_is_not_installed_names_the_remedy(
     name, extra, trained, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, name, None)
@@ -170,7 +171,7 @@ def test_an_engine_that_is_not_installed_is_refused_with_the_remedy(
         make_engine(name, *trained)
 
 
-def test_tensorrt_is_refused_where_it_is_not(trained):
+def test_tensorrt_is_rejected_where_it_is_not_installed(trained):
     onnxruntime = pytest.importorskip("onnxruntime")
     if "TensorrtExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("TensorRT is installed")
@@ -178,7 +179,7 @@ def test_tensorrt_is_refused_where_it_is_not(trained):
         make_engine("tensorrt", *trained)
 
 
-def test_an_unknown_engine_or_device_is_refused(trained):
+def test_unknown_engines_and_devices_are_rejected(trained):
     with pytest.raises(ConfigError, match="unknown engine"):
         make_engine("abacus", *trained)
     for device in ("tpu", "cuda:", "cuda:x", "cpu:1", ""):
@@ -199,12 +200,12 @@ def test_networks_without_context_normalization_run_on_torch(tmp_path):
         make_engine("numba", network, info, "cpu")
 
 
-def test_auto_takes_the_gpu_if_there_is_one():
+def test_auto_device_is_the_gpu_if_there_is_one():
     expected = "cuda" if torch.cuda.is_available() else "cpu"
     assert choose_device("auto").type == expected
 
 
-def test_a_gpu_that_is_not_there_is_replaced_by_the_cpu_and_logged(caplog):
+def test_missing_gpu_falls_back_to_the_cpu_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING):
         assert choose_device("cuda:97").type == "cpu"
     assert "cuda:97" in caplog.text

@@ -1,4 +1,4 @@
-"""The exported network gives the scores of the original, for any number of matches."""
+"""The exported network reproduces the scores of the original, for any number of matches."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_onnx_runtime_agrees_with_torch(tmp_path):
         assert logits == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_variant_that_cannot_be_exported_is_named(tmp_path):
+def test_error_names_a_variant_that_cannot_be_exported(tmp_path):
     config = NetworkConfig(blocks=1, width=8, context="pointnet")
     model = tmp_path / "model.safetensors"
     save_checkpoint(model, CorrespondenceNetwork(config), ModelInfo("odd", "sift", config))

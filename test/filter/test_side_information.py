@@ -1,4 +1,4 @@
-"""Side information becomes network input in the order in which a model names it."""
+"""Network inputs: coordinates, then side information in the order of the model."""
 
 from types import SimpleNamespace
 
@@ -18,11 +18,11 @@ def known(roll, zoom, ratio=0.5, mutual=True):
     )
 
 
-def pair(seed=0, roll=0.3, zoom=0.5, right=200, wrong=800):
-    """Matches of which the first `right` agree on roll and zoom, up to 5 degrees and 0.1."""
+def pair(seed=0, roll=0.3, zoom=0.5, inliers=200, outliers=800):
+    """Matches of which the first `inliers` agree on roll and zoom, up to 5 degrees and 0.1."""
     rng = np.random.default_rng(seed)
-    count = right + wrong
-    good = np.arange(count) < right
+    count = inliers + outliers
+    good = np.arange(count) < inliers
     return known(
         np.where(good, roll + 0.09 * rng.standard_normal(count), rng.uniform(-9, 9, count)),
         np.where(good, zoom + 0.1 * rng.standard_normal(count), 1.3 * rng.standard_normal(count)),
@@ -31,7 +31,7 @@ def pair(seed=0, roll=0.3, zoom=0.5, right=200, wrong=800):
     )
 
 
-def test_inputs_are_coordinates_and_then_what_is_named():
+def test_inputs_are_coordinates_followed_by_the_named_side_information():
     x0, x1 = np.array([[1.0, 2], [3, 4]]), np.array([[5.0, 6], [7, 8]])
     given = known([0, 1], [0, 1], ratio=[0.5, 0.6], mutual=[True, False])
     inputs = network_inputs(x0, x1, given, ("mutual", "consensus", "ratio"))
@@ -41,7 +41,7 @@ def test_inputs_are_coordinates_and_then_what_is_named():
 
 
 @pytest.mark.parametrize(("roll", "zoom"), [(0.3, 0.5), (3.1, 0.0), (-2.0, -1.7)])
-def test_right_matches_agree_and_wrong_ones_do_not(roll, zoom):
+def test_true_matches_agree_and_outliers_do_not(roll, zoom):
     votes = consensus(pair(roll=roll, zoom=zoom))
     assert votes.min() >= 0
     assert votes.max() <= 1
@@ -49,7 +49,7 @@ def test_right_matches_agree_and_wrong_ones_do_not(roll, zoom):
     assert np.median(votes[200:]) < 0.1
 
 
-def test_a_turn_of_either_camera_makes_hardly_a_difference():
+def test_consensus_is_nearly_invariant_to_camera_roll():
     reference = consensus(pair())
     turned = pair()
     turned.roll = turned.roll + 1.0
@@ -58,19 +58,19 @@ def test_a_turn_of_either_camera_makes_hardly_a_difference():
     np.testing.assert_allclose(consensus(turned), reference, atol=1e-9)
 
 
-def test_matches_that_nothing_distinguishes_have_no_vote():
+def test_indistinct_matches_do_not_vote():
     assert consensus(known([0.1, 2.0], [0, 0], ratio=1.0)).tolist() == [0, 0]
     assert consensus(known([0.1, 2.0], [0, 0], mutual=False)).tolist() == [0, 0]
     assert consensus(known([], [])).tolist() == []
 
 
-def test_extreme_zooms_are_told_from_ordinary_ones():
+def test_extreme_zooms_do_not_share_the_votes_of_ordinary_ones():
     votes = consensus(known([0, 0, 0, 0], [0, 0, 9, -9]))
     assert votes[0] == votes[1] == 1
     assert (votes[2:] < 0.6).all()
 
 
-def test_unknown_names_are_told_with_the_known_ones():
+def test_error_names_the_unknown_and_the_known_side_information():
     assert side_information_error(("ratio", "mutual")) == ""
     assert "colour" in side_information_error(("ratio", "colour"))
     assert "consensus" in side_information_error(("colour",))

@@ -1,4 +1,4 @@
-"""Writes a model as ONNX, so that any runtime can score matches."""
+"""Export of a model to ONNX, for any runtime."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ OPSET = 17
 def export_onnx(model: str | Path, path: Path) -> None:
     """Write a model's network with input ``matches`` (N, 4 + side) and output ``logits`` (N,).
 
-    N is free. Coordinates are normalized; side channels, their order and the keeping threshold
-    are in the file's metadata.
+    N is dynamic. Coordinates are normalized. The metadata of the file names the side channels in
+    order and the logit above which a match is kept.
     """
     exported = onnx_model(*load_checkpoint(model))
     import onnx
@@ -32,7 +32,7 @@ def export_onnx(model: str | Path, path: Path) -> None:
 
 
 def onnx_model(network: CorrespondenceNetwork, info: ModelInfo) -> onnx.ModelProto:
-    """The network as an ONNX model; see :func:`export_onnx`."""
+    """The network as an ONNX model, see :func:`export_onnx`."""
     try:
         import onnx
     except ImportError as error:
@@ -40,7 +40,7 @@ def onnx_model(network: CorrespondenceNetwork, info: ModelInfo) -> onnx.ModelPro
     if info.network.context != "cn" or info.network.head != "weights":
         raise CheckpointError(
             f"model {info.name!r} has context {info.network.context!r} and head "
-            f"{info.network.head!r}: only models with context 'cn' and head 'weights' are exported"
+            f"{info.network.head!r}: only context 'cn' with head 'weights' can be exported"
         )
     model = onnx.helper.make_model(
         _graph(network, onnx),
@@ -63,10 +63,10 @@ def onnx_model(network: CorrespondenceNetwork, info: ModelInfo) -> onnx.ModelPro
 def _graph(network: CorrespondenceNetwork, onnx) -> onnx.GraphProto:
     """The network with activations (1, channels, N).
 
-    That is the layout of Instance Normalization, which is Context Normalization by another name
-    and which runtimes have a kernel for. Biases before it would have no effect and are left out;
-    that of the input shows in the output alone and is added there. The first product of the first
-    block is of channels that are products of a few coordinates: the two become one.
+    That is the layout of Instance Normalization, which equals Context Normalization and for which
+    runtimes have a kernel. Biases before it have no effect and are left out; the bias of the input
+    layer only reaches the output and is added there. The input layer and the first layer of the
+    first block, two products without a nonlinearity in between, are merged into one.
     """
     nodes, constants = [], []
 

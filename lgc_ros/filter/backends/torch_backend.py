@@ -1,35 +1,57 @@
-"""The CN network for one pair at a time, rearranged until little but its matrix products is left.
+"""torch: half precision and CUDA graphs on a GPU, fused layers and one thread on a CPU.
 
-Activations are (channels, matches): Context Normalization then works on rows. For a channel of
-gain g > 0 and offset b, whose products h have the deviation s over the matches,
+The fused network takes one pair at a time and reduces each layer to a matrix product and a clamp.
+Activations are (channels, matches), so that Context Normalization works on rows. For a channel of
+gain g > 0 and offset b, whose products h have the standard deviation s over the matches,
 
-    relu(g (h - mean) / s + b) = g / s · max(h - mean, -b s / g) + b,
+    relu(g (h - mean) / s + b) = g / s · max(h - mean, -b s / g) + b.
 
-and what follows takes weighted sums of channels and forgets constant shifts, as it normalizes
-again. So g / s goes into the next weights, b drops out, and one clamp is left. The mean goes
-through the product: a row of ones below the activations and a row -mean(W x) below the weights.
+The next layer takes weighted sums of channels and removes constant shifts when it normalizes. So
+g / s is folded into its weights, b drops out, and one clamp is left. The mean is subtracted by the
+product itself: through a row of ones below the activations and a row -mean(W x) below the weights.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import torch
 from torch import Tensor
 
+from lgc_ros.filter.backends.devices import choose_device
+from lgc_ros.filter.checkpoint import ModelInfo
 from lgc_ros.filter.network import CorrespondenceNetwork
+from lgc_ros.runtime.threads import single_torch_thread
 
-# A gain of zero, which ends a channel, must still divide.
-SMALLEST_GAIN = 1e-6
-# Sizes for which CUDA graphs are recorded are multiples of this.
+# Lower bound of gains, so that a zero gain, which disables a channel, can be divided by.
+MIN_GAIN = 1e-6
+# CUDA graphs are recorded for multiples of this many matches.
 GRAPH_STEP = 256
 
 
+def load(
+    network: CorrespondenceNetwork, info: ModelInfo, device: str
+) -> tuple[str, Callable[[np.ndarray], np.ndarray]]:
+    """The network in torch, on the given device; it needs no further package."""
+    chosen = choose_device(device)
+    if info.network.context != "cn":
+        network = network.to(chosen)
+        run = torch.inference_mode()(lambda rows: network(rows[None].to(chosen))[0])
+    elif chosen.type == "cuda":
+        run = GraphedNetwork(network, chosen)
+    else:
+        run = single_torch_thread()(FusedNetwork(network).__call__)
+    return str(chosen), lambda rows: run(torch.from_numpy(rows)).cpu().numpy()
+
+
 class FusedNetwork:
-    """Logits of the matches of one pair, as `network` gives them up to rounding.
+    """Logits of the matches of one pair, equal to those of `network` up to rounding.
 
     Args:
         network: with context `cn` and head `weights`.
-        device: where it runs.
-        dtype: of activations and products; statistics are always float32.
+        device: device to run on.
+        dtype: type of activations and products; statistics are always float32.
     """
 
     @torch.no_grad()
@@ -42,9 +64,9 @@ class FusedNetwork:
         layers = list(network.perceptrons())
         gains = torch.stack([layer.norm.weight for layer in layers])
         offsets = torch.stack([layer.norm.bias for layer in layers])
-        # A channel of negative gain is that of the negated product with positive gain.
+        # A negative gain equals a positive gain on the negated product.
         signs = torch.where(gains < 0, -1.0, 1.0)
-        gains = gains.abs().clamp_min(SMALLEST_GAIN)
+        gains = gains.abs().clamp_min(MIN_GAIN)
         output = network.output.weight[0]
         weights = [
             (layer.linear.weight * sign[:, None]).T.contiguous()
@@ -75,7 +97,8 @@ class FusedNetwork:
 
         Args:
             inputs: rows of the network.
-            valid: (N,) ones, and zeros where a row is filled up with zeros and does not count.
+            valid: (N,) 1 for matches and 0 for padding rows, which are all zeros; None without
+                padding.
         """
         channels = self._channels
         x_1, y_1, z_1 = self._buffers(len(inputs))
@@ -90,7 +113,7 @@ class FusedNetwork:
         least = count * self._eps
 
         def activate(rows: Tensor, layer: int) -> Tensor:
-            """Clamp centred products; the factors that would scale them to the layer's output."""
+            """Clamp centred products in place; returns the factors to scale them with."""
             norm = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32)
             deviation = torch.addcmul(least, norm, norm).sqrt_()
             rows.clamp_min_((levels[layer] * deviation).to(self._dtype)[:, None])
@@ -118,7 +141,7 @@ class FusedNetwork:
         return (self._output @ x).float() + self._output_bias
 
     def _buffers(self, matches: int) -> list[Tensor]:
-        """Three matrices of one row more than there are channels, reused from call to call."""
+        """Three matrices of one row more than there are channels, reused between calls."""
         size = (self._channels + 1) * matches
         if size > self._memory.shape[1]:
             self._memory = self._memory.new_empty(3, size)
@@ -126,10 +149,10 @@ class FusedNetwork:
 
 
 class GraphedNetwork:
-    """A FusedNetwork on a GPU as recorded CUDA graphs: hundreds of small kernels, one launch.
+    """A FusedNetwork on a GPU as CUDA graphs: one launch instead of hundreds of small kernels.
 
-    A graph has one size. Matches are filled up to the next multiple of GRAPH_STEP with rows that
-    do not count, and the few graphs so needed are recorded when first met.
+    A graph has a fixed size. Matches are padded to the next multiple of GRAPH_STEP, and a graph is
+    recorded when its size first occurs.
     """
 
     def __init__(self, network: CorrespondenceNetwork, device: torch.device) -> None:
@@ -149,7 +172,7 @@ class GraphedNetwork:
         return logits[:count]
 
     def _record(self, size: int, columns: int) -> tuple:
-        # A network each: its buffers become part of the graph.
+        # Each graph needs a network of its own, whose buffers become part of the graph.
         network = FusedNetwork(self._network, self._device, torch.float16)
         inputs = torch.zeros(size, columns, device=self._device)
         valid = torch.ones(size, device=self._device, dtype=torch.float16)

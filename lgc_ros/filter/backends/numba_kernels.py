@@ -1,18 +1,15 @@
-"""The CN network compiled for this processor: its matrix products, with all else done in passing.
+"""Compiled code of the CN network: matrix products with the normalization fused into them.
 
-Matches are cut into panels of as many columns as one tile of a product keeps in registers. A panel
-of activations (channels, columns) stays in the first cache while a layer is applied to it: it is
-normalized and clamped by what the layer before has found, multiplied tile by tile, and each tile
-adds to the sums of its channels while it is still in registers. Only these sums are waited for,
-once per layer, where several threads share the panels.
+Matches are divided into panels of as many columns as one tile of a product keeps in registers. A
+panel of activations (channels, columns) stays in the L1 cache while a layer is applied to it: it
+is normalized and clamped with the statistics of the layer before, multiplied tile by tile, and
+each tile adds to the moments of its channels while it is still in registers. Threads that share
+the panels wait for each other once per layer, for these moments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Lock
 
 import numpy as np
 from llvmlite import ir
@@ -20,13 +17,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from lgc_ros.filter.network import CorrespondenceNetwork
 from lgc_ros.runtime.jit import compiled
 from lgc_ros.runtime.simd import INT64, Vectors, arrays, processor_has, product_tile
 
 
 def _tile_shape() -> tuple[int, int, int]:
-    """Floats per vector, vectors per row and rows of a tile: what the registers hold of sums."""
+    """Floats per vector, vectors per row, rows of a tile: its sums fill the vector registers."""
     if processor_has("avx512f"):
         return 16, 3, 8
     if processor_has("avx"):
@@ -36,117 +32,30 @@ def _tile_shape() -> tuple[int, int, int]:
 
 LANES, VECTORS, ROWS = _tile_shape()
 COLUMNS = LANES * VECTORS
-# A thread with fewer panels than this waits longer than it works.
-FEWEST_PANELS = 4
-SPINS = 1000
-
-
-class CompiledNetwork:
-    """Logits of the matches of one pair, as `network` gives them up to rounding.
-
-    Args:
-        network: with context `cn` and head `weights`.
-        threads: among which the matches are shared, if there are enough of them.
-    """
-
-    def __init__(self, network: CorrespondenceNetwork, threads: int = 1) -> None:
-        def array(tensor) -> np.ndarray:
-            return tensor.detach().numpy()
-
-        layers = list(network.perceptrons())
-        entry, weights = array(network.input.weight), [array(p.linear.weight) for p in layers]
-        width = -(-len(entry) // ROWS) * ROWS
-        output = array(network.output.weight)[0]
-        # What a bias of the input adds to all matches is normalized away but in the output.
-        output_bias = array(network.output.bias)[0] + output @ array(network.input.bias)
-        self._parameters = {
-            "entry": _packed(_padded(entry, width)),
-            # The first product is of channels that are products of a few coordinates: one does.
-            "first": _packed(_padded(weights[0] @ entry, width)),
-            "weights": np.stack([_packed(_padded(w, width, width)) for w in weights[1:]]),
-            "gain": np.stack([_padded(array(p.norm.weight), width) for p in layers]),
-            "offset": np.stack([_padded(array(p.norm.bias), width) for p in layers]),
-            "eps": layers[0].norm.eps,
-            "output": _padded(output, width),
-            "output_bias": np.float32(output_bias),
-        }
-        self._layers, self._width, self._threads = len(layers), width, threads
-        self._products = self._sums = np.empty((0, width, COLUMNS), np.float32)
-        self._one_at_a_time = Lock()
-        self._helpers = ThreadPoolExecutor(max(1, threads - 1), "filter")
-
-    def __call__(self, inputs: np.ndarray) -> np.ndarray:
-        """(N,) logits of inputs (N, 4 + side)."""
-        rows = np.array(inputs, np.float32, order="C")
-        logits = np.empty(len(rows), np.float32)
-        panels = -(-len(rows) // COLUMNS)
-        parts = max(1, min(self._threads, panels // FEWEST_PANELS))
-        moments = np.empty((self._layers, parts, self._width, 2))
-        with self._one_at_a_time:
-            if panels > len(self._sums):
-                shape = panels, self._width, COLUMNS
-                self._products, self._sums = (np.empty(shape, np.float32) for _ in range(2))
-            run = partial(
-                _run_part,
-                parts=parts,
-                rows=rows,
-                **self._parameters,
-                products=self._products,
-                sums=self._sums,
-                moments=moments,
-                arrived=np.zeros(1, np.int64),
-                logits=logits,
-            )
-            self._share(run, parts)
-        return logits
-
-    def products_alone(self, panels: np.ndarray, out: np.ndarray) -> None:
-        """Multiply panels (M, width, COLUMNS) by each layer's weights, to see what that takes."""
-        parts, weights = self._threads, self._parameters["weights"]
-        run = partial(_multiply_part, parts=parts, weights=weights, panels=panels, out=out)
-        self._share(run, parts)
-
-    def _share(self, run: Callable[[int], None], parts: int) -> None:
-        """Run each part in a thread of its own, the first in this one."""
-        others = [self._helpers.submit(run, part) for part in range(1, parts)]
-        run(0)
-        for other in others:
-            other.result()
-
-
-def _padded(array: np.ndarray, *shape: int) -> np.ndarray:
-    """An array with zeros added along its first axes: channels that are always zero."""
-    padded = np.zeros((*shape, *array.shape[len(shape) :]), np.float32)
-    padded[tuple(map(slice, array.shape))] = array
-    return padded
-
-
-def _packed(weight: np.ndarray) -> np.ndarray:
-    """(out, in) weights as (tiles, in, ROWS): in the order in which tiles take them."""
-    tiles = weight.reshape(-1, ROWS, weight.shape[1]).transpose(0, 2, 1)
-    return np.ascontiguousarray(tiles, np.float32)
+# A waiting thread yields to the scheduler after this many checks.
+SPINS_PER_YIELD = 1000
 
 
 @compiled
-def _run_part(
-    part,  # of so many `parts` of the panels
-    parts,
+def run_part(
+    part,  # index of this part of the panels
+    parts,  # number of parts
     rows,  # (N, 4 + side)
-    entry,  # packed weights of the input,
-    first,  # of the first layer, already multiplied by those,
-    weights,  # and of the others
+    entry,  # packed weights of the input layer
+    first,  # packed weights of the first layer times those of the input layer
+    weights,  # packed weights of the other layers
     gain,  # (layers, width) after normalization
-    offset,
+    offset,  # (layers, width)
     eps,
     output,  # (width,) weights
     output_bias,
-    products,  # (panels, width, COLUMNS) of the layer at hand
-    sums,  # (panels, width, COLUMNS) of the blocks before
-    moments,  # (layers, parts, width, 2) means and sums of squares about them
-    arrived,  # (1,) how often a part has met the others
+    products,  # (panels, width, COLUMNS) buffer: products of the current layer
+    sums,  # (panels, width, COLUMNS) buffer: sums over the residual blocks so far
+    moments,  # (layers, parts, width, 2) buffer: means, and sums of squares about them
+    arrived,  # (1,) barrier: number of arrivals
     logits,  # (N,) result
 ):
-    """The whole network for a part of the panels."""
+    """Run the whole network on one part of the panels."""
     count, channels = rows.shape
     width = len(output)
     panels = -(-count // COLUMNS)
@@ -163,7 +72,7 @@ def _run_part(
     unused = np.zeros_like(total)
     for layer in range(len(gain)):
         for step in range(end - begin):
-            # Back and forth: what a layer has done last is still in the cache.
+            # Alternate the direction: the last panels of a layer are still in the cache.
             panel = end - 1 - step if layer % 2 else begin + step
             columns = min(COLUMNS, count - panel * COLUMNS)
             for column in range(COLUMNS):
@@ -183,10 +92,10 @@ def _run_part(
                 _multiply(weights[layer - 1], block_sum, product, centre, counts, total)
             if step == 0:
                 _centre(product, columns, centre, total)
-        _tell(total, centre, matches[part], moments[layer, part])
-        _meet(arrived, parts * (layer + 1))
+        _store_moments(total, centre, matches[part], moments[layer, part])
+        _wait_for_others(arrived, parts * (layer + 1))
         for channel in range(width):
-            mean, variance = _joined(moments[layer], matches, channel)
+            mean, variance = _mean_and_variance(moments[layer], matches, channel)
             factor = gain[layer, channel] / np.sqrt(variance + eps)
             scale[channel] = factor
             shift[channel] = offset[layer, channel] - mean * factor
@@ -204,8 +113,8 @@ def _run_part(
 
 
 @compiled
-def _multiply_part(part, parts, weights, panels, out):
-    """The products of a part of the panels, and nothing else but their moments."""
+def multiply_part(part, parts, weights, panels, out):
+    """Products and their moments of one part of the panels, without the rest of the network."""
     width, count = panels.shape[1], len(panels)
     centre, counts = np.zeros(width, np.float32), np.ones(COLUMNS, np.float32)
     total = np.zeros((2, width, LANES), np.float32)
@@ -228,14 +137,14 @@ def _add_activated(product, scale, shift, out):
 
 @compiled
 def _multiply(weights, panel, out, centre, counts, total):
-    """out = weights @ panel; sums of out - centre and of its squares are added to `total`."""
+    """out = weights @ panel; adds the sums of (out - centre) and of its squares to `total`."""
     for tile in range(len(weights)):
         _multiply_tile(tile, weights, panel, out, centre, counts, total[0], total[1])
 
 
 @compiled
 def _centre(product, columns, centre, total):
-    """Take for centres the means of a first panel: squares about them lose nothing to rounding."""
+    """Use the means of the first panel as centres: squares about them avoid cancellation."""
     for channel in range(len(product)):
         mean = np.float32(0)
         for column in range(columns):
@@ -251,8 +160,8 @@ def _centre(product, columns, centre, total):
 
 
 @compiled
-def _tell(total, centre, matches, moments):
-    """Means of a part's matches, and their sums of squares about them."""
+def _store_moments(total, centre, matches, moments):
+    """Means of the matches of a part, and sums of squares about them."""
     for channel in range(len(centre)):
         added, squared = 0.0, 0.0
         for lane in range(LANES):
@@ -263,8 +172,8 @@ def _tell(total, centre, matches, moments):
 
 
 @compiled
-def _joined(moments, matches, channel):
-    """Mean and variance of a channel over all matches, from those of the parts."""
+def _mean_and_variance(moments, matches, channel):
+    """Mean and variance of a channel over all matches, from the moments of the parts."""
     count, mean, variance = 0.0, 0.0, 0.0
     for part in range(len(matches)):
         count += matches[part]
@@ -277,19 +186,19 @@ def _joined(moments, matches, channel):
 
 
 @compiled
-def _meet(arrived, all_arrived):
-    """Wait until every part has come here; on a busy machine, let others run meanwhile."""
-    _count_up(arrived)
+def _wait_for_others(arrived, all_arrived):
+    """Barrier of all parts; waiting threads yield now and then, in case the machine is busy."""
+    _increment(arrived)
     spins = 0
-    while _count(arrived) < all_arrived:
+    while _read(arrived) < all_arrived:
         spins += 1
-        if spins % SPINS == 0:
-            _give_way()
+        if spins % SPINS_PER_YIELD == 0:
+            _yield_thread()
 
 
 @intrinsic
 def _multiply_tile(typing, tile, weights, panel, out, centre, counts, sums, squares):
-    """ROWS rows of weights @ panel, and their moments about `centre` while still in registers."""
+    """ROWS rows of weights @ panel, and their moments about `centre` from the registers."""
     signature = types.void(tile, weights, panel, out, centre, counts, sums, squares)
 
     def generate(context, builder, signature, arguments):
@@ -309,7 +218,7 @@ def _multiply_tile(typing, tile, weights, panel, out, centre, counts, sums, squa
         product = product_tile(vectors, (ROWS, VECTORS), weights, panel, depth, multiply_add)
         present = [vectors.load(counts, INT64(v * LANES)) for v in range(VECTORS)]
         for r in range(ROWS):
-            middle, lanes = vectors.repeated(centre, INT64(r)), INT64(r * LANES)
+            middle, lanes = vectors.broadcast(centre, INT64(r)), INT64(r * LANES)
             added, squared = vectors.load(sums, lanes), vectors.load(squares, lanes)
             for v in range(VECTORS):
                 vectors.store(product[r][v], out, INT64(r * COLUMNS + v * LANES))
@@ -324,9 +233,9 @@ def _multiply_tile(typing, tile, weights, panel, out, centre, counts, sums, squa
 
 
 def _activation(is_added: bool):
-    """What normalizes and clamps a channel of a panel, and writes it or adds it to what is there.
+    """Intrinsic that normalizes and clamps a channel of a panel, and stores or adds the result.
 
-    Compilers would ask at every channel whether input and output are the same memory.
+    Plain numba code would check for overlap of input and output at every channel.
     """
 
     @intrinsic
@@ -337,7 +246,7 @@ def _activation(is_added: bool):
             channel, *values = arguments
             made = arrays(context, builder, signature.args[1:], values)
             product, scale, shift, out = (array.data for array in made)
-            factor, level = (vectors.repeated(base, channel) for base in (scale, shift))
+            factor, level = (vectors.broadcast(base, channel) for base in (scale, shift))
             start = builder.mul(channel, INT64(COLUMNS))
             places = [builder.add(start, INT64(v * LANES)) for v in range(VECTORS)]
             for place in places:
@@ -357,14 +266,14 @@ _activate_row, _add_activated_row = _activation(is_added=False), _activation(is_
 
 
 def _multiply_add(builder, a, b, c):
-    """a b + c, in one instruction where there is one."""
+    """a b + c, as one instruction where the CPU has it."""
     contract = ("contract",)
     return builder.fadd(builder.fmul(a, b, flags=contract), c, flags=contract)
 
 
 @intrinsic
-def _count_up(typing, counter):
-    """Add one to counter[0], whoever else does."""
+def _increment(typing, counter):
+    """Add one to counter[0] atomically."""
 
     def generate(context, builder, signature, arguments):
         (array,) = arrays(context, builder, signature.args, arguments)
@@ -375,8 +284,8 @@ def _count_up(typing, counter):
 
 
 @intrinsic
-def _count(typing, counter):
-    """counter[0] as it is now."""
+def _read(typing, counter):
+    """Value of counter[0], read atomically."""
 
     def generate(context, builder, signature, arguments):
         (array,) = arrays(context, builder, signature.args, arguments)
@@ -386,8 +295,8 @@ def _count(typing, counter):
 
 
 @intrinsic
-def _give_way(typing):
-    """Let the system run another thread."""
+def _yield_thread(typing):
+    """Yield to the scheduler."""
 
     def generate(context, builder, signature, arguments):
         kind = ir.FunctionType(ir.IntType(32), [])

@@ -1,15 +1,16 @@
-"""Nearest-neighbour matching against OpenCV's brute-force matcher, and correspondences."""
+"""Matches equal those of OpenCV's brute-force matcher; correspondences carry side information."""
 
 import cv2
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lgc_ros.errors import MatchError
 from lgc_ros.features.base import Features, make_extractor
 from lgc_ros.geometry.camera import Camera
-from lgc_ros.matching import nearest_neighbor as neighbours
+from lgc_ros.matching import nearest_neighbor
 from lgc_ros.matching.correspondences import (
     Correspondences,
     Matches,
@@ -33,7 +34,7 @@ def features_of(descriptors, kind="sift", points=None):
 
 
 def sift_like(count, rng):
-    """Integers as SIFT's, with the norm of 512 that OpenCV gives them."""
+    """Random integer descriptors with a norm of 512, as OpenCV's SIFT has."""
     d = rng.gamma(0.4, size=(count, 128))
     return np.minimum(np.round(512 * d / np.linalg.norm(d, axis=1, keepdims=True)), 255).astype(
         np.float32
@@ -61,11 +62,11 @@ def pair(request):
     rng = np.random.default_rng(5)
     make = MAKERS[request.param]
     a, b = make(150, rng), make(120, rng)
-    b[:40] = a[20:60]  # exact matches, as of a scene seen twice
+    b[:40] = a[20:60]  # exact matches
     return features_of(a, request.param), features_of(b, request.param)
 
 
-def test_neighbour_distance_and_ratio_agree_with_opencv(pair):
+def test_neighbor_distance_and_ratio_agree_with_opencv(pair):
     a, b = pair
     matches = match(a, b)
     expected = cv2.BFMatcher(norm_of(a.descriptors)).knnMatch(a.descriptors, b.descriptors, k=2)
@@ -76,7 +77,7 @@ def test_neighbour_distance_and_ratio_agree_with_opencv(pair):
     np.testing.assert_allclose(matches.ratio, first / second, rtol=1e-5, atol=1e-6)
 
 
-def test_mutual_matches_are_those_of_opencv_where_no_two_are_equally_near():
+def test_mutual_matches_agree_with_opencv_where_there_are_no_ties():
     rng = np.random.default_rng(5)
     a, b = features_of(unit_float(150, rng)), features_of(unit_float(120, rng))
     matches = match(a, b)
@@ -86,7 +87,7 @@ def test_mutual_matches_are_those_of_opencv_where_no_two_are_equally_near():
     assert 0 < matches.mutual.sum() < len(matches)
 
 
-def test_mutual_means_that_no_keypoint_is_nearer_and_is_one_to_one(pair):
+def test_mutual_matches_are_nearest_in_both_directions_and_one_to_one(pair):
     a, b = pair
     matches = match(a, b)
     norm = norm_of(a.descriptors)
@@ -99,7 +100,7 @@ def test_mutual_means_that_no_keypoint_is_nearer_and_is_one_to_one(pair):
     assert len(np.unique(matches.index1[mutual])) == mutual.sum()
 
 
-def test_equal_descriptors_leave_one_mutual_match():
+def test_identical_descriptors_have_one_mutual_match():
     same = np.full((3, 32), 7, np.uint8)
     matches = match(features_of(same, "orb"), features_of(same, "orb"))
     np.testing.assert_array_equal(matches.index1, 0)
@@ -107,19 +108,20 @@ def test_equal_descriptors_leave_one_mutual_match():
     np.testing.assert_array_equal(matches.ratio, 1)
 
 
-def test_matching_in_blocks_changes_nothing(pair, monkeypatch):
+def test_result_does_not_depend_on_the_block_size(pair, monkeypatch):
     whole = match(*pair)
-    monkeypatch.setattr(neighbours, "BLOCK_ENTRIES", 7 * len(pair[1]))
+    monkeypatch.setattr(nearest_neighbor, "BLOCK_ENTRIES", 7 * len(pair[1]))
     assert_same_matches(match(*pair), whole)
 
 
-@pytest.mark.parametrize("product", neighbours.products_of_integers())
-def test_products_of_integers_find_the_same_as_those_of_floats(pair, product, monkeypatch):
-    def matched(fastest):
-        monkeypatch.setattr(neighbours, "fastest_product", lambda: fastest)
+def test_byte_products_find_the_same_matches_as_floats(pair, monkeypatch):
+    def matches(with_bytes):
+        monkeypatch.setattr(nearest_neighbor, "bytes_are_faster", lambda: with_bytes)
         return match(*pair)
 
-    assert_same_matches(matched(product), matched(neighbours._product))
+    if not hasattr(torch, "_int_mm"):
+        pytest.skip("this torch has no product of bytes")
+    assert_same_matches(matches(with_bytes=True), matches(with_bytes=False))
 
 
 def assert_same_matches(first, second):
@@ -129,7 +131,7 @@ def assert_same_matches(first, second):
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_single_candidate_is_not_distinctive(kind):
+def test_a_single_candidate_has_ratio_one(kind):
     rng = np.random.default_rng(0)
     matches = match(
         features_of(MAKERS[kind](5, rng), kind), features_of(MAKERS[kind](1, rng), kind)
@@ -150,7 +152,7 @@ def test_no_features_give_no_matches(kind, counts):
     assert len(correspond(a, b, matches, camera, camera)) == 0
 
 
-def test_different_kinds_cannot_be_matched():
+def test_features_of_different_kinds_are_rejected():
     rng = np.random.default_rng(0)
     sift, orb = features_of(sift_like(3, rng), "sift"), features_of(binary(3, rng), "orb")
     with pytest.raises(MatchError, match=r"sift .*with orb .*same extractor"):
@@ -161,7 +163,7 @@ def test_different_kinds_cannot_be_matched():
         match(sift, features_of(sift_like(3, rng), "rootsift"))
 
 
-def test_correspondences_are_undistorted_and_keep_what_matching_knows():
+def test_correspondences_are_undistorted_and_keep_ratio_and_mutual():
     rng = np.random.default_rng(0)
     a, b = features_of(sift_like(30, rng)), features_of(sift_like(20, rng))
     matches = match(a, b)
@@ -180,29 +182,29 @@ def test_correspondences_are_undistorted_and_keep_what_matching_knows():
 
 
 @pytest.mark.parametrize("kind", ["sift", "orb"])
-def test_keypoints_tell_how_an_image_was_turned_and_enlarged(kind):
+def test_roll_and_zoom_measure_the_rotation_and_scaling_of_an_image(kind):
     image = SyntheticSource("walk", 2)[0].image
     turn_deg, zoom = 30.0, 1.4
     height, width = image.shape[:2]
-    # OpenCV's matrix turns the other way round: its y axis is thought to point up.
+    # OpenCV's matrix rotates the other way round, as if the y axis pointed up.
     warp = cv2.getRotationMatrix2D((width / 2, height / 2), -turn_deg, zoom)
     extract = make_extractor(kind, 1000)
     a, b = extract(image), extract(cv2.warpAffine(image, warp, (width, height)))
     near = Camera.from_K(K, width, height)
     found = correspond(a, b, match(a, b), near, near)
     moved = np.hstack([found.p0, np.ones((len(found), 1))]) @ warp.T
-    right = found.subset(np.linalg.norm(moved - found.p1, axis=1) < 2)
-    assert len(right) > 50
-    turned = np.angle(np.exp(1j * (right.roll - np.radians(turn_deg))))
-    assert np.degrees(np.median(np.abs(turned))) < 5
-    assert np.median(right.zoom) == pytest.approx(np.log2(zoom), abs=0.1)
-    # The same keypoints under a lens of twice the focal length are half as large an angle.
+    inliers = found.subset(np.linalg.norm(moved - found.p1, axis=1) < 2)
+    assert len(inliers) > 50
+    roll_error = np.angle(np.exp(1j * (inliers.roll - np.radians(turn_deg))))
+    assert np.degrees(np.median(np.abs(roll_error))) < 5
+    assert np.median(inliers.zoom) == pytest.approx(np.log2(zoom), abs=0.1)
+    # With twice the focal length the same keypoints have half the angular size.
     far = Camera.from_K(np.diag([2.0, 2.0, 1]) @ K, width, height)
     closer = correspond(a, b, match(a, b), near, far)
     np.testing.assert_allclose(closer.zoom, found.zoom - 1, atol=1e-5)
 
 
-def test_points_the_lens_cannot_have_seen_are_left_out():
+def test_points_that_cannot_be_undistorted_are_left_out():
     points = [[320, 240], [1e5, 1e5]]
     a = features_of(np.eye(2, 8, dtype=np.float32), points=points)
     camera = Camera.from_K(K, 640, 480, (-0.3, 0, 0, 0))
@@ -212,7 +214,7 @@ def test_points_the_lens_cannot_have_seen_are_left_out():
 
 
 @pytest.mark.parametrize("selection", [np.array([False, True, True]), np.array([2, 1])])
-def test_a_subset_selects_every_array_and_keeps_the_rest(selection):
+def test_subset_selects_from_every_array_and_keeps_the_rest(selection):
     a = features_of(np.eye(3, 8, dtype=np.float32))
     camera = Camera.from_K(K, 640, 480)
     whole = correspond(a, a, match(a, a), camera, camera)
@@ -222,7 +224,7 @@ def test_a_subset_selects_every_array_and_keeps_the_rest(selection):
     assert (part.size0, part.focal, part.scores) == (whole.size0, whole.focal, None)
 
 
-def test_ratio_test_keeps_what_is_clearly_nearest():
+def test_ratio_test_keeps_matches_below_the_threshold():
     ratio = np.float32([0.1, 0.79, 0.81, 1.0])
     index = np.arange(4)
     matches = Matches(index, index, ratio, ratio, np.ones(4, bool))
@@ -240,7 +242,7 @@ def test_one_to_one_keeps_the_best_match_of_each_point():
 
 
 @given(st.integers(0, 10_000))
-def test_one_to_one_leaves_no_point_shared(seed):
+def test_one_to_one_matches_share_no_point(seed):
     rng = np.random.default_rng(seed)
     p0, p1 = rng.integers(0, 6, (2, 30, 2)).astype(np.float64)
     c = Correspondences(p0, p1, p0, p1, (10, 10), (10, 10), 1.0, p0[:, 0], p0[:, 0])
@@ -250,7 +252,7 @@ def test_one_to_one_leaves_no_point_shared(seed):
 
 
 @given(st.integers(0, 10_000))
-def test_of_chosen_matches_that_share_a_keypoint_the_nearest_is_left(seed):
+def test_nearest_per_keypoint_keeps_the_nearest_chosen_match(seed):
     rng = np.random.default_rng(seed)
     index1, distance = rng.integers(0, 8, 20), rng.integers(0, 5, 20).astype(np.float32)
     matches = Matches(np.arange(20), index1, distance, distance, np.ones(20, bool))

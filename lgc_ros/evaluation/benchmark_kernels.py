@@ -1,0 +1,72 @@
+"""Speed of our hand-written kernels relative to the libraries that could replace them.
+
+    python -m lgc_ros.evaluation.benchmark_kernels
+
+prints JSON: for each kernel and library, how many times faster the kernel is. See docs/kernels.md.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+
+from lgc_ros.evaluation.benchmark import spread, take_turns
+from lgc_ros.filter.backends.engines import MODULES, make_engine, missing_modules
+from lgc_ros.filter.checkpoint import load_checkpoint
+from lgc_ros.filter.network import COORDINATES
+from lgc_ros.matching.nearest_neighbor import nearest_two
+from lgc_ros.runtime.threads import thread_limit
+
+MATCHES = 2000
+ORB_BYTES = 32
+ROUNDS = 60
+
+Cases = dict[str, Callable[[], object]]
+
+
+def kernel_speedups(rounds: int = ROUNDS) -> dict[str, dict[str, dict[str, float]]]:
+    """Time of each library over that of the kernel: median, 5th and 95th percentile of rounds.
+
+    One thread each, because the threads of one library would disturb the next.
+    """
+    with thread_limit(1):
+        kernels = {
+            "network": ("numba", network_cases()),
+            "Hamming search": ("nearest_two", hamming_cases()),
+        }
+        speedups = {}
+        for kernel, (ours, cases) in kernels.items():
+            times = take_turns(cases, rounds, tick=lambda: None)
+            others = [name for name in cases if name != ours]
+            speedups[kernel] = {name: spread(times[name] / times[ours]) for name in others}
+        return speedups
+
+
+def network_cases() -> Cases:
+    """The filter network in every backend for CPUs that is installed."""
+    network, info = load_checkpoint("sift")
+    channels = COORDINATES + info.network.side
+    rows = np.random.default_rng(0).uniform(-0.5, 0.5, (MATCHES, channels)).astype(np.float32)
+    names = [name for name in ("torch", *MODULES, "numba") if not missing_modules(name)]
+    engines = [make_engine(name, network, info, "cpu") for name in names]
+    return {engine.name: lambda run=engine.run: run(rows) for engine in engines}
+
+
+def hamming_cases() -> Cases:
+    """The two nearest neighbors of binary descriptors."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 256, (2, MATCHES, ORB_BYTES), np.uint8)
+    brute_force = cv2.BFMatcher(cv2.NORM_HAMMING)
+    return {
+        "nearest_two": lambda: nearest_two(a, b),
+        "OpenCV": lambda: brute_force.knnMatch(a, b, k=2),
+    }
+
+
+if __name__ == "__main__":
+    json.dump(kernel_speedups(), sys.stdout, indent=2)
+    sys.stdout.write("\n")

@@ -1,0 +1,167 @@
+"""Learned extractors run from ONNX files."""
+
+import sys
+
+import cv2
+import numpy as np
+import pytest
+
+from lgc_ros.errors import FeatureError
+from lgc_ros.features.base import make_extractor
+
+
+@pytest.fixture
+def onnx_model(tmp_path):
+    """Writes a tiny extractor that returns given keypoints; their scores are the pixel values.
+
+    Descriptors are (score, 2 * score, 3 * score), which identifies the pixel.
+    """
+    pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    from onnx import TensorProto, helper, numpy_helper
+
+    def write(
+        pixels,
+        keypoints=None,
+        *,
+        channels=1,
+        size=("h", "w"),
+        outputs=("keypoints", "scores", "descriptors"),
+        transposed=False,
+        batched=True,
+        name="tiny.onnx",
+    ):
+        pixels = np.asarray(pixels)
+        keypoints = pixels if keypoints is None else np.asarray(keypoints)
+        where = np.column_stack([np.zeros(len(pixels)), pixels[:, ::-1]]).astype(np.int64)
+        constants = {
+            "given": keypoints,
+            "where": where,
+            "first_axis": np.array([0], np.int64),
+            "last_axis": np.array([1], np.int64),
+            "factors": np.float32([[1, 2, 3]]),
+            # The last channel: gray itself, or blue of an RGB image.
+            "last": np.array(channels - 1, np.int64),
+        }
+        points, scores, descriptors = outputs
+        nodes = [
+            helper.make_node("Gather", ["image", "last"], ["plane"], axis=1),
+            helper.make_node("GatherND", ["plane", "where"], ["values"]),
+            helper.make_node("Unsqueeze", ["values", "last_axis"], ["column"]),
+            helper.make_node("MatMul", ["column", "factors"], ["table"]),
+            helper.make_node("Transpose", ["table"], ["turned"], perm=[1, 0]),
+        ]
+        for inner, outer in (
+            ("given", points),
+            ("values", scores),
+            ("turned" if transposed else "table", descriptors),
+        ):
+            nodes.append(
+                helper.make_node("Unsqueeze", [inner, "first_axis"], [outer])
+                if batched
+                else helper.make_node("Identity", [inner], [outer])
+            )
+        kind = TensorProto.INT64 if keypoints.dtype == np.int64 else TensorProto.DOUBLE
+        graph = helper.make_graph(
+            nodes,
+            "tiny",
+            [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, channels, *size])],
+            [
+                helper.make_tensor_value_info(points, kind, None),
+                helper.make_tensor_value_info(scores, TensorProto.FLOAT, None),
+                helper.make_tensor_value_info(descriptors, TensorProto.FLOAT, None),
+            ],
+            [numpy_helper.from_array(value, key) for key, value in constants.items()],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+        onnx.save(model, tmp_path / name)
+        return f"onnx:{tmp_path / name}"
+
+    return write
+
+
+PIXELS = np.array([[3, 4], [10, 20], [30, 15], [7, 22]])
+
+
+@pytest.fixture
+def ramp():
+    """A 40x30 colour image of shuffled pixel values."""
+    return np.random.default_rng(0).permutation(3600).reshape(30, 40, 3).astype(np.uint8)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("transposed", [True, False])
+def test_keypoints_are_sorted_by_score(onnx_model, ramp, transposed, batched):
+    gray = cv2.cvtColor(ramp, cv2.COLOR_BGR2GRAY)
+    features = make_extractor(onnx_model(PIXELS, transposed=transposed, batched=batched))(gray)
+    values = gray[PIXELS[:, 1], PIXELS[:, 0]] / 255
+    order = np.argsort(-values, kind="stable")
+    np.testing.assert_array_equal(features.points, PIXELS[order])
+    np.testing.assert_allclose(features.responses, values[order], rtol=1e-6)
+    np.testing.assert_allclose(features.descriptors, values[order, None] * [[1, 2, 3]], rtol=1e-6)
+    assert features.kind == "tiny"
+    assert features.descriptors.dtype == np.float32
+
+
+def test_a_model_with_three_channels_gets_rgb(onnx_model, ramp):
+    features = make_extractor(onnx_model(PIXELS, channels=3))(ramp)
+    x, y = np.int64(features.points).T
+    np.testing.assert_allclose(features.responses * 255, ramp[y, x, 0], rtol=1e-5)
+
+
+def test_unnamed_outputs_are_recognized_by_shape(onnx_model, ramp):
+    named = make_extractor(onnx_model(PIXELS))(ramp)
+    unnamed = make_extractor(onnx_model(PIXELS, outputs=("7", "12", "31")))(ramp)
+    np.testing.assert_array_equal(unnamed.points, named.points)
+    np.testing.assert_array_equal(unnamed.descriptors, named.descriptors)
+
+
+def test_keypoints_of_a_fixed_input_size_are_scaled_back_to_the_image(onnx_model, ramp):
+    # Each input pixel covers 2x3 pixels of the image.
+    extractor = make_extractor(onnx_model([[2, 3]], size=(10, 20)))
+    np.testing.assert_allclose(extractor(ramp).points, [[4.5, 10]])
+
+
+def test_keypoints_in_the_padding_are_dropped(onnx_model, ramp):
+    # The model's size is free, so the image is padded from 40x30 to 64x32.
+    features = make_extractor(onnx_model([[39, 29], [50, 29], [39, 31]]))(ramp)
+    np.testing.assert_array_equal(features.points, [[39, 29]])
+
+
+def test_keypoints_given_as_fractions_become_pixels(onnx_model, ramp):
+    model = onnx_model(PIXELS[:3], [[-1.0, -1.0], [1.0, 1.0], [0.0, 0.0]], size=(30, 40))
+    points = make_extractor(model)(ramp).points
+    assert {tuple(p) for p in points.tolist()} == {(0, 0), (39, 29), (19.5, 14.5)}
+
+
+@pytest.mark.parametrize("spread", [False, True])
+def test_number_of_keypoints_is_limited(onnx_model, ramp, spread):
+    assert len(make_extractor(onnx_model(PIXELS), 2, spread)(ramp)) == 2
+
+
+def test_no_keypoints_give_empty_features(onnx_model, ramp):
+    for transposed in (False, True):
+        model = onnx_model(np.empty((0, 2), np.int64), transposed=transposed)
+        features = make_extractor(model)(ramp)
+        assert features.descriptors.shape == (0, 3)
+
+
+def test_models_that_are_not_extractors_are_rejected(onnx_model, ramp, tmp_path):
+    with pytest.raises(FeatureError, match=r"nowhere\.onnx does not exist"):
+        make_extractor(str(tmp_path / "nowhere.onnx"))
+    (tmp_path / "text.onnx").write_text("not a model")
+    with pytest.raises(FeatureError, match=r"text\.onnx cannot be loaded"):
+        make_extractor(str(tmp_path / "text.onnx"))
+    with pytest.raises(FeatureError, match=r"1 \(gray\) or 3 \(RGB\)"):
+        make_extractor(onnx_model(PIXELS, channels=2))
+    dense = onnx_model(PIXELS, outputs=("heat_score", "feature_score", "descriptors"))
+    with pytest.raises(FeatureError, match=r"heat_score .*keypoint selection"):
+        make_extractor(dense)(ramp)
+    with pytest.raises(FeatureError, match="fails on an image of 40x30"):
+        make_extractor(onnx_model([[500, 500]]))(ramp)
+
+
+def test_error_without_onnxruntime_names_the_extra_that_installs_it(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(FeatureError, match=r"onnxruntime.*lgc_ros\[onnx\]"):
+        make_extractor(f"onnx:{tmp_path}/a.onnx")
