@@ -129,7 +129,7 @@ def _engines() -> Finding:
         from lgc_ros.filter.checkpoint import load_checkpoint, shipped_models
 
         name, reason = fastest_engine(load_checkpoint(shipped_models()[0])[1])
-        there = [engine for engine in ("numba", "torch", *MODULES) if not missing_modules(engine)]
+        there = [engine for engine in ("torch", *MODULES) if not missing_modules(engine)]
         return Finding("filter engines", OK, f"{', '.join(there)}; auto is {name}: {reason}")
 
     return _checked("filter engines", look)

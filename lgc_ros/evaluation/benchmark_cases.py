@@ -15,7 +15,6 @@ from lgc_ros.estimation.two_view import RelativePoseSolver, true_matches
 from lgc_ros.evaluation.pairs import read_pairs
 from lgc_ros.features.base import Features, make_extractor
 from lgc_ros.filter.backends.engines import MODULES, make_engine, missing_modules
-from lgc_ros.filter.backends.numba_backend import COLUMNS, CompiledNetwork
 from lgc_ros.filter.checkpoint import load_checkpoint
 from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork, Perceptron
 from lgc_ros.geometry.camera import Camera
@@ -94,8 +93,8 @@ def filters(device: str) -> Contestants:
     rows = rows.astype(np.float32)
     plain, tensor = PlainNetwork(network), torch.from_numpy(rows[:FULL].T[None].copy())
     # OpenMP's threads spin for a while after their work: what uses them is followed by what takes
-    # one thread, and the compiled network comes after those that leave no such threads behind.
-    names = ("torch", *MODULES, "numba")
+    # one thread.
+    names = ("torch", *MODULES)
     engines = {
         name: make_engine(name, network, info, device)
         for name in names
@@ -126,13 +125,10 @@ def _products(network: CorrespondenceNetwork) -> Contestants:
         for weight in weights:
             torch.mm(weight, columns, out=columns_out)
 
-    compiled = CompiledNetwork(network, torch.get_num_threads())
-    panels = np.random.default_rng(0).random((-(-FULL // COLUMNS), width, COLUMNS), np.float32)
-    panels_out = np.empty_like(panels)
     contestants = {"gemm torch rows": by_rows, "gemm torch cols": by_columns}
     if not missing_modules("openvino"):
         contestants["gemm openvino"] = _openvino_products(weights, columns.numpy())
-    return contestants | {"gemm numba": lambda: compiled.products_alone(panels, panels_out)}
+    return contestants
 
 
 def _openvino_products(weights: Sequence[torch.Tensor], columns: np.ndarray) -> Callable:
