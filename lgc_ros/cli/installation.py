@@ -139,7 +139,7 @@ def _engines() -> Finding:
         from lgc_ros.filter.checkpoint import load_checkpoint, shipped_models
 
         name, reason = fastest_engine(load_checkpoint(shipped_models()[0])[1])
-        engines = ("numba", "torch", *MODULES)
+        engines = ("torch", *MODULES)
         available = ", ".join(engine for engine in engines if not missing_modules(engine))
         return Finding("filter engines", OK, f"{available}; auto selects {name}: {reason}")
 

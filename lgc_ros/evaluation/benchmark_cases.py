@@ -15,7 +15,6 @@ from lgc_ros.estimation.two_view import RelativePoseSolver, true_matches
 from lgc_ros.evaluation.pairs import read_pairs
 from lgc_ros.features.base import Features, make_extractor
 from lgc_ros.filter.backends.engines import MODULES, make_engine, missing_modules
-from lgc_ros.filter.backends.numba_backend import COLUMNS, CompiledNetwork
 from lgc_ros.filter.checkpoint import load_checkpoint
 from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork, Perceptron
 from lgc_ros.geometry.camera import Camera
@@ -93,9 +92,9 @@ def filter_cases(device: str) -> Cases:
     rows = np.random.default_rng(0).uniform(-0.5, 0.5, (max(MATCHES), channels))
     rows = rows.astype(np.float32)
     plain, tensor = PlainNetwork(network), torch.from_numpy(rows[:FULL].T[None].copy())
-    # OpenMP threads keep spinning for a while. Engines that use them are followed by those with
-    # one thread, and the compiled network comes after engines that leave no such threads behind.
-    names = ("torch", *MODULES, "numba")
+    # OpenMP threads keep spinning for a while: engines that use them are followed by those with one
+    # thread.
+    names = ("torch", *MODULES)
     engines = {
         name: make_engine(name, network, info, device)
         for name in names
@@ -126,13 +125,10 @@ def _products(network: CorrespondenceNetwork) -> Cases:
         for weight in weights:
             torch.mm(weight, columns, out=columns_out)
 
-    compiled = CompiledNetwork(network, torch.get_num_threads())
-    panels = np.random.default_rng(0).random((-(-FULL // COLUMNS), width, COLUMNS), np.float32)
-    panels_out = np.empty_like(panels)
     cases = {"gemm torch rows": by_rows, "gemm torch cols": by_columns}
     if not missing_modules("openvino"):
         cases["gemm openvino"] = _openvino_products(weights, columns.numpy())
-    return cases | {"gemm numba": lambda: compiled.products_alone(panels, panels_out)}
+    return cases
 
 
 def _openvino_products(weights: Sequence[torch.Tensor], columns: np.ndarray) -> Callable:

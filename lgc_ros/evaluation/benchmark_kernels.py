@@ -15,13 +15,10 @@ import cv2
 import numpy as np
 
 from lgc_ros.evaluation.benchmark import spread, take_turns
-from lgc_ros.filter.backends.engines import MODULES, make_engine, missing_modules
-from lgc_ros.filter.checkpoint import load_checkpoint
-from lgc_ros.filter.network import COORDINATES
 from lgc_ros.matching.nearest_neighbor import nearest_two
 from lgc_ros.runtime.threads import thread_limit
 
-MATCHES = 2000
+KEYPOINTS = 2000
 ORB_BYTES = 32
 ROUNDS = 60
 
@@ -35,7 +32,6 @@ def kernel_speedups(rounds: int = ROUNDS) -> dict[str, dict[str, dict[str, float
     """
     with thread_limit(1):
         kernels = {
-            "network": ("numba", network_cases()),
             "Hamming search": ("nearest_two", hamming_cases()),
         }
         speedups = {}
@@ -46,20 +42,10 @@ def kernel_speedups(rounds: int = ROUNDS) -> dict[str, dict[str, dict[str, float
         return speedups
 
 
-def network_cases() -> Cases:
-    """The filter network in every backend for CPUs that is installed."""
-    network, info = load_checkpoint("sift")
-    channels = COORDINATES + info.network.side
-    rows = np.random.default_rng(0).uniform(-0.5, 0.5, (MATCHES, channels)).astype(np.float32)
-    names = [name for name in ("torch", *MODULES, "numba") if not missing_modules(name)]
-    engines = [make_engine(name, network, info, "cpu") for name in names]
-    return {engine.name: lambda run=engine.run: run(rows) for engine in engines}
-
-
 def hamming_cases() -> Cases:
     """The two nearest neighbors of binary descriptors."""
     rng = np.random.default_rng(0)
-    a, b = rng.integers(0, 256, (2, MATCHES, ORB_BYTES), np.uint8)
+    a, b = rng.integers(0, 256, (2, KEYPOINTS, ORB_BYTES), np.uint8)
     brute_force = cv2.BFMatcher(cv2.NORM_HAMMING)
     return {
         "nearest_two": lambda: nearest_two(a, b),

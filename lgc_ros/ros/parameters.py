@@ -96,7 +96,7 @@ _ODOMETRY: dict[str, Setting] = {
     "spread": Setting("take keypoints from all over the image, not the strongest only"),
     "model": Setting("filter model: shipped name or .safetensors file; empty: by features"),
     "device": Setting("where the filter runs: auto, cpu, cuda or cuda:N"),
-    "engine": Setting("what runs it: auto, numba, torch, openvino, onnxruntime or tensorrt"),
+    "engine": Setting("what runs it: auto, torch, openvino, onnxruntime or tensorrt"),
     "threads": Setting("threads that each library may use at most; 0: one per core", 0, 1024),
     "threshold_px": Setting("largest distance of a right match from its line, px", 0.01, 100.0),
     "max_iterations": Setting(

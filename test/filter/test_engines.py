@@ -12,7 +12,6 @@ from lgc_ros.errors import ConfigError
 from lgc_ros.features.base import make_extractor
 from lgc_ros.filter.backends.devices import choose_device
 from lgc_ros.filter.backends.engines import make_engine, missing_modules
-from lgc_ros.filter.backends.numba_backend import CompiledNetwork
 from lgc_ros.filter.backends.torch_backend import FusedNetwork
 from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
@@ -21,7 +20,7 @@ from lgc_ros.geometry.epipolar import EIGHT_POINT_MINIMUM
 from lgc_ros.matching.correspondences import correspond, match
 from lgc_ros.sources import open_source
 
-CPU_ENGINES = ("numba", "torch", "onnxruntime", "openvino")
+CPU_ENGINES = ("torch", "onnxruntime", "openvino")
 COUNTS = (1, 8, 500, 2000, 4000)
 
 
@@ -41,11 +40,6 @@ def engine(request, trained):
 def rows_of(count, network, seed=0):
     rng = np.random.default_rng(seed)
     return rng.uniform(-0.6, 0.6, (count, 4 + network.config.side)).astype(np.float32)
-
-
-def compiled(network):
-    run = CompiledNetwork(network)
-    return lambda rows: torch.from_numpy(run(rows.numpy()))
 
 
 def reference(network, rows):
@@ -84,9 +78,8 @@ def test_identical_matches_have_finite_scores(engine, trained):
     assert logits == pytest.approx(reference(trained[0], rows), abs=2e-4)
 
 
-@pytest.mark.parametrize("fast", [lambda n: FusedNetwork(n).__call__, compiled])
 @pytest.mark.parametrize("width", [16, 21])
-def test_any_gain_and_number_of_channels_is_reproduced(fast, width):
+def test_any_gain_and_number_of_channels_is_reproduced(width):
     torch.manual_seed(0)
     network = CorrespondenceNetwork(NetworkConfig(blocks=3, width=width)).eval()
     with torch.no_grad():
@@ -95,7 +88,7 @@ def test_any_gain_and_number_of_channels_is_reproduced(fast, width):
             layer.norm.bias.normal_()
             layer.norm.weight[:2] = torch.tensor([0.0, -1.0])
     rows = rows_of(400, network)
-    logits = fast(network)(torch.from_numpy(rows)).numpy()
+    logits = FusedNetwork(network)(torch.from_numpy(rows)).numpy()
     assert logits == pytest.approx(reference(network, rows), abs=1e-4)
 
 
@@ -151,15 +144,25 @@ def test_the_same_matches_are_kept_on_real_pairs(engine, trained, real_pairs):
         assert np.array_equal(logits > info.keep_above, expected > info.keep_above)
 
 
-@pytest.mark.parametrize("missing", [(), ("openvino", "onnxruntime")])
-def test_auto_engine_on_a_cpu_is_numba_whatever_else_is_installed(
-    missing, trained, monkeypatch, caplog
+@pytest.mark.parametrize(
+    ("missing", "expected", "reason"),
+    [
+        ((), "onnxruntime", "fastest installed"),
+        (("onnxruntime",), "openvino", "fastest installed"),
+        (("onnxruntime", "openvino"), "torch", r"lgc_ros[onnx]"),
+    ],
+)
+def test_auto_engine_on_a_cpu_is_the_fastest_one_installed(
+    missing, expected, reason, trained, monkeypatch, caplog
 ):
+    for module in ("onnx", "onnxruntime", "openvino"):
+        pytest.importorskip(module)
     for module in missing:
         monkeypatch.setitem(sys.modules, module, None)
     with caplog.at_level(logging.INFO):
-        assert make_engine("auto", *trained, device="cpu").name == "numba"
-    assert "runs on numba: fastest on a CPU" in caplog.text
+        assert make_engine("auto", *trained, device="cpu").name == expected
+    assert f"runs on {expected}" in caplog.text
+    assert reason in caplog.text
 
 
 @pytest.mark.parametrize(("name", "extra"), [("openvino", "openvino"), ("onnxruntime", "onnx")])
@@ -196,8 +199,6 @@ def test_networks_without_context_normalization_run_on_torch(tmp_path):
     assert engine.name == "torch"
     rows = rows_of(50, network)
     assert engine.run(rows) == pytest.approx(reference(network, rows), abs=1e-5)
-    with pytest.raises(ConfigError, match="context 'pointnet': use engine torch"):
-        make_engine("numba", network, info, "cpu")
 
 
 def test_auto_device_is_the_gpu_if_there_is_one():
