@@ -92,8 +92,7 @@ def filter_cases(device: str) -> Cases:
     rows = np.random.default_rng(0).uniform(-0.5, 0.5, (max(MATCHES), channels))
     rows = rows.astype(np.float32)
     plain, tensor = PlainNetwork(network), torch.from_numpy(rows[:FULL].T[None].copy())
-    # OpenMP threads keep spinning for a while: engines that use them are followed by those with one
-    # thread.
+    # OpenMP threads keep spinning for a while: engines that use them come before those with one.
     names = ("torch", *MODULES)
     engines = {
         name: make_engine(name, network, info, device)
