@@ -1,6 +1,6 @@
-"""Bundle adjustment: a window of views and the points they see, refined together.
+"""Bundle adjustment: views and the points they see, refined together.
 
-Poses, steps, units and the loss are those of lgc_ros/odometry/pose_optimization.py.
+Poses, steps, units and the loss are those of pose_optimization.py.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from lgc_ros.odometry.pose_optimization import (
 from lgc_ros.runtime.jit import compiled
 
 INITIAL_DAMPING = 1e-4
-LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e3
-# A step that lowers the cost by a smaller part of it is the last one.
+MIN_DAMPING, MAX_DAMPING = 1e-9, 1e3
+# Converged when a step lowers the cost by less than this part of it.
 CONVERGED_GAIN = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """Views and points tied by observations: observation i is of point[i] in view[i].
+    """Views, points and observations: observation i is of point[i] in view[i].
 
     Attributes:
         R_cw, t_cw: (K, 3, 3), (K, 3) poses of the views.
-        fixed: (K,) bool, views that stay where they are.
+        fixed: (K,) bool, views that are not moved.
         points: (M, 3).
         view, point: (O,) int; each pair at most once.
         observed: (O, 2) normalized.
-        whitening: (K, 2, 2) make offsets in a view multiples of their standard deviations.
+        whitening: (K, 2, 2) maps offsets in a view to multiples of their standard deviations.
     """
 
     R_cw: np.ndarray
@@ -56,7 +56,7 @@ def bundle_distances(bundle: Bundle) -> np.ndarray:
 
 
 def warm_up() -> None:
-    """Refine a pose and a bundle of nothing much: compiled now, no frame waits for it later."""
+    """Compile the solvers by running them on a minimal problem, so that no frame waits for it."""
     points = np.array([[0.0, 0.0, 1.0]])
     nowhere, here = np.zeros(1, np.int64), np.zeros((1, 3))
     seen, unit = np.zeros((1, 2)), np.eye(2)
@@ -68,11 +68,11 @@ def warm_up() -> None:
 
 
 def observed_noise(distances: np.ndarray, point: np.ndarray) -> float:
-    """Standard deviation of the observations of a bundle, relative to the one assumed.
+    """Standard deviation of the observations, relative to the one assumed.
 
-    Of the 2 n coordinates that show a point three went into placing it: the squares of the
-    distances left follow chi squared with 2 n - 3 degrees of freedom. The median over the points,
-    against that of the distribution (Wilson and Hilferty), is hardly moved by wrong matches.
+    A point seen in n views has 2 n - 3 degrees of freedom, and the sum of its squared distances
+    follows that chi-squared distribution. The median over the points, against the median of the
+    distribution (Wilson and Hilferty), is robust against outliers.
     """
     freedom = 2 * np.bincount(point) - 3
     expected = freedom * (1 - 2 / (9 * freedom)) ** 3
@@ -82,10 +82,10 @@ def observed_noise(distances: np.ndarray, point: np.ndarray) -> float:
 def adjust_bundle(
     bundle: Bundle, max_iterations: int = 10
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Move free views and all points to the least cost (Levenberg-Marquardt).
+    """Minimize the robust reprojection cost over free views and all points.
 
-    The points are eliminated first (Schur complement): what is left to solve has six unknowns per
-    free view.
+    Levenberg-Marquardt; the points are eliminated first (Schur complement), which leaves six
+    unknowns per free view.
 
     Returns:
         R_cw, t_cw, points, and the (M, 3, 3) covariances of the points given the views.
@@ -119,12 +119,12 @@ def adjust_bundle(
         if new_cost < cost:
             gain = cost - new_cost
             R_cw, t_cw, points = R_new, t_new, points_new
-            cost, system, damping = new_cost, new_system, max(damping / 10, LEAST_DAMPING)
+            cost, system, damping = new_cost, new_system, max(damping / 10, MIN_DAMPING)
             if gain < CONVERGED_GAIN * cost:
                 break
         else:
             damping *= 10
-            if damping > MOST_DAMPING:
+            if damping > MAX_DAMPING:
                 break
     _, _, H_points, _, _ = system
     return R_cw, t_cw, points, _inverses(H_points, 0.0)
@@ -195,7 +195,7 @@ def _linearize(R_cw, t_cw, points, view, point, observed, whitening, slot, views
 
 @compiled
 def _inverses(H_points, damping):
-    """Of the damped (3, 3) blocks, by cofactors."""
+    """Inverses of the damped (3, 3) blocks, by cofactors."""
     inverses = np.empty_like(H_points)
     for p in range(len(H_points)):
         a, d, f = H_points[p, 0, 0], H_points[p, 1, 1], H_points[p, 2, 2]
@@ -213,7 +213,7 @@ def _inverses(H_points, damping):
 
 @compiled
 def _reduce(H_views, g_views, H_points, g_points, cross, inverses, slot, ends, damping):
-    """What is left for the free views once the points are eliminated."""
+    """Reduced system of the free views after eliminating the points (Schur complement)."""
     size = 6 * len(H_views)
     S, g = np.zeros((size, size)), np.empty(size)
     for k in range(len(H_views)):
@@ -257,7 +257,7 @@ def _reduce(H_views, g_views, H_points, g_points, cross, inverses, slot, ends, d
 
 @compiled
 def _substitute(g_points, cross, inverses, slot, ends, step_views):
-    """Steps of the points (M, 3) that go with those of the views (views, 6)."""
+    """Steps of the points (M, 3) by back-substitution of those of the views (views, 6)."""
     steps = np.empty_like(g_points)
     left = np.empty(3)
     for p in range(len(g_points)):

@@ -1,8 +1,8 @@
-"""Non-linear least squares on reprojection errors: one pose, or a rotation.
+"""Robust least squares on reprojection errors: one pose, or a rotation.
 
 Poses are world to camera, `X_c = R_cw X_w + t_cw`; a step `(omega, v)` changes them on the left,
-`X_c' = exp(omega) X_c + v`. Observations are normalized; `whitening` (2, 2) makes offsets from
-them multiples of their standard deviations. Wrong observations are tamed by Cauchy's loss.
+`X_c' = exp(omega) X_c + v`. Observations are normalized; `whitening` (2, 2) maps offsets from
+them to multiples of their standard deviations. A Cauchy loss limits the influence of outliers.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from lgc_ros.geometry.epipolar import homogeneous
 from lgc_ros.runtime.jit import compiled
 
 POSE_ITERATIONS = 10
-# A step this small, in standard deviations of the pose, is the last one.
+# Converged when a step is this small, in standard deviations of the pose.
 CONVERGED_SIGMAS = 1e-2
-# Cauchy's loss loses 5 % of the efficiency of least squares at 2.385 standard deviations.
+# With this scale the Cauchy loss has 95 % of the efficiency of least squares on Gaussian noise.
 CAUCHY_SIGMAS = 2.385
 MIN_DEPTH = 1e-6
 # Medians of the squares of one and of two Gaussian residuals, in variances.
@@ -27,7 +27,7 @@ MEDIAN_OF_TWO = 2 * np.log(2)
 
 @dataclass(frozen=True, eq=False)
 class RefinedPose:
-    """A pose at the least cost.
+    """A pose at the minimum of the cost.
 
     Attributes:
         covariance: (6, 6) of the step (omega, v) at the solution, scaled by the residuals.
@@ -83,7 +83,7 @@ def in_view(R_cw, t_cw, point):
 
 @compiled
 def whitened(whitening, u, v):
-    """An offset in a view in standard deviations."""
+    """An offset in a view, in standard deviations."""
     return (
         whitening[0, 0] * u + whitening[0, 1] * v,
         whitening[1, 0] * u + whitening[1, 1] * v,
@@ -116,12 +116,12 @@ def refine_pose(
 ) -> RefinedPose:
     """The pose of a camera that sees `points` (N, 3) of the world at `observed` (N, 2).
 
-    With `point_covariances` (N, 3, 3) a point of uncertain depth counts only across its ray: it
-    still tells the rotation. `hold_center` lets the camera turn about its center only.
+    With `point_covariances` (N, 3, 3) a point of uncertain depth counts only across its ray, where
+    it still constrains the rotation. `hold_center` lets the camera only rotate about its center.
     """
-    # Turning about the center moves no point's distance from it: v = 0 in the camera's frame.
+    # Rotating about the center is a step with v = 0 in the camera frame.
     free = slice(0, 3) if hold_center else slice(0, 6)
-    # By rows, as the loops take them; PoseLib's are by columns.
+    # Row-major for the compiled loops; PoseLib's arrays are column-major.
     R_cw, t_cw = np.array(R_cw, order="C"), np.array(t_cw)
     center = -R_cw.T @ t_cw
     if point_covariances is None:
@@ -137,7 +137,7 @@ def refine_pose(
         t_cw = -R_cw @ center if hold_center else turn @ t_cw + step[3:]
         if step @ H @ step < CONVERGED_SIGMAS**2:
             break
-    # The last step, too, may have carried the camera past points.
+    # The last step may have moved the camera past points.
     squared[points @ R_cw[2] + t_cw[2] <= MIN_DEPTH] = np.inf
     excess = residual_scale(squared[np.isfinite(squared)], MEDIAN_OF_TWO)
     covariance = np.zeros((6, 6))
@@ -192,10 +192,10 @@ def _normal_equations(R_cw, t_cw, points, point_covariances, observed, noise):
 
 
 def residual_scale(squared: np.ndarray, expected: float) -> float:
-    """How many times larger than assumed the variance of residuals is, at least 1.
+    """Variance of the residuals relative to the assumed one, at least 1.
 
-    From the median of their squares, which outliers hardly move, and the one `expected` of
-    Gaussian residuals: MEDIAN_OF_ONE, or MEDIAN_OF_TWO for both coordinates of a point.
+    Robust: the median of their squares over the one `expected` for Gaussian residuals,
+    MEDIAN_OF_ONE or, for both coordinates of a point, MEDIAN_OF_TWO.
     """
     return max(1.0, float(np.median(squared)) / expected) if len(squared) else 1.0
 
@@ -203,7 +203,7 @@ def residual_scale(squared: np.ndarray, expected: float) -> float:
 def fit_rotation(
     x0: np.ndarray, x1: np.ndarray, sigma: float, iterations: int = 15
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rotation R_10 that best turns the rays of camera 0 into those of camera 1.
+    """The rotation R_10 that best aligns the rays of camera 0 with those of camera 1.
 
     Returns:
         R_10 and (N,) angles in radians left between the rays: parallax and noise.
@@ -214,7 +214,7 @@ def fit_rotation(
         U, _, Vt = np.linalg.svd((b * weight[:, None]).T @ a)
         R_10 = U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt
         angle = _sines(R_10, a, b)
-        # Start from a loss as wide as the residuals are and end at the noise.
+        # Graduated: the loss narrows from the size of the residuals to that of the noise.
         scale = max(sigma, float(np.median(angle)))
         weight = _cauchy((angle / scale) ** 2)
     return R_10, np.arcsin(np.minimum(angle, 1.0))

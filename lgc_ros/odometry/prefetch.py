@@ -1,4 +1,4 @@
-"""Several frames at a time: keypoints of the next are extracted while odometry is at this one."""
+"""Extract the keypoints of the next frames in other threads while odometry processes this one."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ MOST_AHEAD = 4
 def prefetch_features(
     frames: Iterable[Frame], extract: Extractor, threads: int = 0
 ) -> Iterator[tuple[Frame, Callable[[], Features]]]:
-    """Each frame, and what waits for its keypoints, or raises what their extraction raised.
+    """Each frame with a function that waits for its keypoints, and raises what extraction raised.
 
-    As many images are worked on at a time as `threads` says (0: as there are cores), each by one
-    thread: that costs less than sharing every image among all of them, and nothing waits. Until
-    the last frame, the libraries that the caller uses are held to one thread, too. The keypoints
-    are those of extracting one image after the other. Where one thread is all that is allowed,
-    they are extracted when they are asked for.
+    `threads` images (0: one per core) are extracted at a time, each by a single thread, which
+    costs less than sharing every image among all threads. Until the last frame, the libraries
+    that the caller uses are limited to one thread, too. The keypoints are the same as without
+    prefetching. With one thread they are extracted on demand.
     """
     workers = min(threads or os.cpu_count() or 1, MOST_AHEAD)
     with thread_limit(1):

@@ -1,15 +1,15 @@
-"""Metric scale of a monocular map, from what else is known about the robot.
+"""Metric scale of a monocular map, measured by other means.
 
 | source           | needs                                            | gives                    |
 |------------------|--------------------------------------------------|--------------------------|
 | `none`           | nothing                                          | unit: the first baseline |
-| `constant_speed` | `speed_mps`, a robot that keeps to it            | metres, as good as that  |
+| `constant_speed` | `speed_mps`, a robot that keeps that speed       | metres, as good as that  |
 | `odom`           | wheel odometry around the stamps of the frames   | metres, as the wheels    |
 | `depth`          | depth images aligned with the colour images      | metres, best             |
 | `camera_height`  | fixed `camera_height_m` over flat ground, pitch  | metres if ground shows   |
 
-Each source looks at the newest keyframe and says how many metres one unit of the map is. The
-median over the latest keyframes corrects the map, so that one bad answer changes nothing.
+At each keyframe the source measures how many metres one unit of the map is. The median over the
+latest keyframes corrects the map, so that single outliers have no effect.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ import numpy as np
 
 from lgc_ros.errors import ConfigError
 
-# Answers that count: few enough to follow a drift, enough to outvote bad ones.
+# Measurements in the median: few enough to follow a drift, enough to outvote outliers.
 MEMORY = 15
 UNKNOWN_SIGMA = 1.0
 # Sources that rest on measurements, which may begin after the images or arrive late.
 MEASURED = ("odom", "depth")
-# What a source cannot know better than, however well its answers agree: relative.
+# Smallest relative standard deviation of each source, however well its measurements agree.
 MIN_SIGMA = {"constant_speed": 0.1, "odom": 0.02, "depth": 0.005, "camera_height": 0.05}
 MIN_DEPTHS = 15
 MIN_GROUND_POINTS = 12
-# Ground lies between these angles below the horizon: nearer is the robot, farther is imprecise.
+# Ground points lie between these angles below the horizon: below is the robot, above is imprecise.
 GROUND_BELOW_DEG = (4.0, 60.0)
-# Motion steeper than this against the ground assumed is not along it.
+# Motion steeper than this is not along the ground.
 MAX_CLIMB_DEG = 30.0
 # Half width of the neighbourhood, relative to the height, in which ground points are counted.
 GROUND_BAND = 0.06
-# The ground's neighbourhood holds at least this share of the points of the fullest one.
+# The ground holds at least this share of the points of the most populated height.
 GROUND_SUPPORT = 0.5
 
 
@@ -78,12 +78,12 @@ class ScaleOptions:
 
 @dataclass(frozen=True, eq=False)
 class ScaleEvidence:
-    """What is known at a keyframe; lengths of the map are in its own unit.
+    """What a source can measure from at a keyframe; map lengths are in map units.
 
     Attributes:
         elapsed_s: time since the previous keyframe.
-        motion_cam: (3,) from the camera's place at that keyframe to here, in the camera frame.
-        odom_distance_m: the way of the wheel odometry in that time; None without it.
+        motion_cam: (3,) translation since that keyframe, in the camera frame.
+        odom_distance_m: distance by the wheel odometry; None without it.
         points_cam: (N, 3) landmarks seen, in the camera frame.
         depths_m: (N,) measured depth of these landmarks, 0 where unknown; None without depth.
     """
@@ -96,7 +96,7 @@ class ScaleEvidence:
 
     @property
     def distance(self) -> float:
-        """The way of the camera since the previous keyframe."""
+        """Distance of the camera from the previous keyframe, in map units."""
         return float(np.linalg.norm(self.motion_cam))
 
 
@@ -125,7 +125,7 @@ def _depth(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
 
 
 def _camera_height(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
-    """The lowest height at which many landmarks lie is that of the ground."""
+    """The ground is at the lowest height with many landmarks."""
     down = _down(evidence.motion_cam, options.camera_pitch_deg)
     if down is None:
         return None
@@ -142,17 +142,17 @@ def _camera_height(evidence: ScaleEvidence, options: ScaleOptions) -> float | No
     dense = support >= max(MIN_GROUND_POINTS, GROUND_SUPPORT * support.max())
     if not dense.any():
         return None
-    # Kerbs, grass and cars are dense, too, but above the ground.
+    # Kerbs, grass and cars have many landmarks, too, but above the ground.
     lowest = np.flatnonzero(dense)[-1]
     ground = np.median(height[first[lowest] : last[lowest]])
     return _ratio(options.camera_height_m, ground)
 
 
 def _down(motion_cam: np.ndarray, pitch_deg: float) -> np.ndarray | None:
-    """The ground's normal in the camera frame, None if the camera climbs.
+    """Normal of the ground in the camera frame; None if the camera climbs.
 
-    At a fixed height the camera moves along the ground, which tells the pitch better than a
-    mounting is measured: a degree makes a tenth of the height ten metres ahead.
+    A camera at a fixed height moves parallel to the ground, which gives the pitch more precisely
+    than its mounting: one degree is a tenth of the height ten metres ahead.
     """
     pitch = np.radians(pitch_deg)
     down = np.array([0.0, np.cos(pitch), np.sin(pitch)])
@@ -176,7 +176,7 @@ NEEDS = {
     "depth": "depth at the landmarks",
     "camera_height": "flat ground with many keypoints on it (SIFT finds more there than ORB)",
 }
-"""What a source that knows nothing is missing."""
+"""What each source needs, for messages to users."""
 
 SOURCES: dict[str, Callable[[ScaleEvidence, ScaleOptions], float | None]] = {
     "none": _none,
@@ -188,10 +188,10 @@ SOURCES: dict[str, Callable[[ScaleEvidence, ScaleOptions], float | None]] = {
 
 
 class ScaleEstimator:
-    """Turns the answers of a source into corrections of the map.
+    """Turns the measurements of a source into corrections of the map.
 
     Attributes:
-        asked, answered: how often the source was asked, and knew something.
+        asked, answered: number of keyframes, and of those with a measurement.
     """
 
     def __init__(self, options: ScaleOptions) -> None:
@@ -201,7 +201,7 @@ class ScaleEstimator:
 
     @property
     def sigma(self) -> float:
-        """Relative standard deviation of the scale; 1 while it is unknown."""
+        """Relative standard deviation of the scale; 1 before the first measurement."""
         if not self._log_ratios:
             return UNKNOWN_SIGMA
         answers = np.array(self._log_ratios)
@@ -214,9 +214,9 @@ class ScaleEstimator:
         return self.options.source in MEASURED and not self.answered
 
     def correction(self, evidence: ScaleEvidence, again: bool = False) -> float:
-        """The factor to multiply the map with, 1 if nothing is known.
+        """Factor for all lengths of the map; 1 without a measurement.
 
-        `again`: the source was asked about this keyframe before its measurement had arrived.
+        `again`: this keyframe was counted before, when its measurement had not arrived yet.
         """
         ratio = SOURCES[self.options.source](evidence, self.options)
         self.asked += not again
@@ -225,6 +225,6 @@ class ScaleEstimator:
         self.answered += 1
         self._log_ratios.append(np.log(ratio))
         step = float(np.median(self._log_ratios))
-        # Earlier answers were about the map before the correction.
+        # Earlier measurements refer to the map before the correction.
         self._log_ratios = deque((answer - step for answer in self._log_ratios), MEMORY)
         return float(np.exp(step))

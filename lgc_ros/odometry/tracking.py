@@ -1,4 +1,4 @@
-"""A view matched to a keyframe, and located by the landmarks that its keypoints show."""
+"""Tracking: a view is matched to a keyframe and located by the landmarks its keypoints show."""
 
 from __future__ import annotations
 
@@ -17,46 +17,56 @@ from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.pose_optimization import refine_pose
 from lgc_ros.runtime.stage_timer import StageTimer
 
-# Landmarks that make a pose: fewer leave too much to chance.
+# Fewest landmarks that give a pose.
 MIN_LANDMARKS = 15
 PNP_THRESHOLD_PX = 4.0
-# Samples drawn at least; wrong landmarks are few, and where they are not, more are drawn. What
-# the best one gives is refined a little here, and thoroughly afterwards.
+# Fewest PnP samples; with many outliers more are drawn. The best sample is refined a little here
+# and thoroughly afterwards.
 PNP_SAMPLES = 20
 PNP_REFINEMENTS = 5
-# From frame to frame nearly all that the filter trusts is right.
+# Samples of the two-view estimator behind the filter: nearly all it trusts are true matches.
 FILTERED_SAMPLES = 100
-# A rough pose that shows less than this part of the parallax that a map begins with is enough.
+# A rough two-view pose is enough while parallax is below this part of what initialization needs.
 ROUGH_PARALLAX = 1 / 3
 # Share of the matched landmarks that must agree with a pose.
 MIN_LANDMARK_SHARE = 0.5
-# A pose more uncertain than this, in radians and in parts of the landmarks' depth, is none. Those
-# of real and rendered sequences stay ten times below, even with 16 landmarks.
+# Largest standard deviation of a pose, in radians and in landmark depths. Real and rendered
+# sequences stay ten times below, even with 16 landmarks.
 MAX_POSE_SIGMA = 0.1
-# Share of what the filter kept that a pose by landmarks must explain, or two views are asked.
+# Share of the filtered matches that a pose from landmarks must explain; otherwise the two-view
+# estimator decides.
 EXPLAINED_SHARE = 0.8
 
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """A view matched to a keyframe: one-to-one inliers, and the pose if landmarks gave one."""
+    """A view matched to a keyframe.
+
+    Attributes:
+        reference: the keyframe.
+        result: of the two-view solver.
+        index0, index1: (M,) one-to-one inliers: keypoints of the keyframe and of the view.
+        rows: (M,) their rows among the correspondences of the result.
+        candidates: all matches that outlier rejection kept, one to one.
+        pose: of the view; None if landmarks did not give one.
+    """
 
     reference: Keyframe
     result: TwoViewResult
-    index0: np.ndarray  # keypoints of the reference
-    index1: np.ndarray  # keypoints of the view
-    rows: np.ndarray  # their places among the correspondences of the result
-    candidates: ReferenceMatches  # all that outlier rejection let through
+    index0: np.ndarray
+    index1: np.ndarray
+    rows: np.ndarray
+    candidates: ReferenceMatches
     pose: Pose | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Pose:
-    """Where a view was taken, and the landmarks that say so."""
+    """Pose of a view, and the landmarks it rests on."""
 
     R_cw: np.ndarray
     t_cw: np.ndarray
-    covariance: np.ndarray  # (6, 6) of the step on the left, relative to the reference
+    covariance: np.ndarray  # (6, 6) of the step on the left, relative to the keyframe
     used: np.ndarray  # (M,) bool over the track's matches: landmarks that agree
 
     @property
@@ -79,7 +89,7 @@ class KeyframeMatcher:
     def __call__(
         self, view: View, reference: Keyframe, landmarks: LandmarkMap, timer: StageTimer
     ) -> Track:
-        """Match a view to a keyframe; its pose, if landmarks of the keyframe give one."""
+        """Match a view to a keyframe, and locate it if the keyframe shows enough landmarks."""
         matches, rejected = self._match(view, reference, timer)
         located = self._track_by_landmarks(view, reference, landmarks, matches, rejected)
         timer.lap("track")
@@ -104,9 +114,9 @@ class KeyframeMatcher:
         return matches, rejected
 
     def _two_view(self, reference: Keyframe, rejected: TwoViewResult) -> TwoViewResult:
-        """The pose of two views; while a map is to begin and parallax is far too little, roughly.
+        """The two-view pose; a rough one while parallax is far too small for initialization.
 
-        Without a filter's scores nothing tells which matches a rough pose could rest on.
+        Only the scores of a filter tell which matches a rough pose can rest on.
         """
         if self.solver.filter is not None and np.all(reference.landmark_ids == NONE):
             rough = self.solver.estimate(rejected, rough=True)
@@ -123,9 +133,9 @@ class KeyframeMatcher:
         matches: Matches,
         rejected: TwoViewResult,
     ) -> Track | None:
-        """The view where landmarks explain what the filter kept; no two-view pose is needed then.
+        """Locate the view by landmarks alone, if they explain the filtered matches.
 
-        Without a filter the two-view estimator is what tells right matches from wrong ones.
+        This saves the two-view pose. Without a filter it is needed to reject outliers.
         """
         if self.solver.filter is None:
             return None
@@ -141,10 +151,9 @@ class KeyframeMatcher:
         return replace(track, pose=replace(pose, used=used))
 
     def _locate(self, view: View, track: Track, landmarks: LandmarkMap) -> Pose | None:
-        """The pose that the landmarks of the reference's matched keypoints give.
+        """The pose from the landmarks of the matched keypoints (PnP and refinement).
 
-        None if too few of them lie in front of the camera where they were seen, or if they leave
-        the pose undetermined.
+        None if too few of them agree, or if they do not determine the pose.
         """
         ids = track.reference.landmark_ids[track.index0]
         known = np.flatnonzero(ids >= 0)
