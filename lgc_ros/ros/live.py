@@ -35,6 +35,8 @@ RECORDED = (ODOMETRY, f"/{NODE}/relative_pose", INLIERS, DIAGNOSTICS)
 # Long enough for a busy machine to load torch.
 START_S = 180.0
 END_S = 20.0
+# The views of a frame follow its pose within milliseconds, on a busy machine later.
+VIEWS_S = 10.0
 LOG_LINES = 12
 JPEG_QUALITY = 78
 # Below the ports that are given out by themselves.
@@ -66,6 +68,7 @@ class LiveRun:
 
     Attributes:
         played, answered: number of images published, and of poses that came back.
+        views: number of pictures that came back.
         latency_ms: from publishing an image to receiving its pose, by stamp in nanoseconds.
         pictures: the node's pictures of its matches as JPEG, by stamp.
         reports: values of each report of the node's diagnostics, and `message`, its summary.
@@ -78,6 +81,7 @@ class LiveRun:
     dds: str
     played: int = 0
     answered: int = 0
+    views: int = 0
     latency_ms: dict[int, float] = field(default_factory=dict)
     pictures: dict[int, bytes] = field(default_factory=dict)
     reports: list[dict[str, str]] = field(default_factory=list)
@@ -131,10 +135,16 @@ def run_live(
             answer_s=options.answer_s,
         )
         play(ros, bag, playing, listener.on_played)
+        ros.spin_until(lambda: _has_all_views(run, recorder), time.monotonic() + VIEWS_S)
         recorder.drain()
         run.seconds = time.monotonic() - start_s
         _check_interrupted(ros)
     return run
+
+
+def _has_all_views(run: LiveRun, recorder: Recorder) -> bool:
+    """Whether the views of the last frame arrived, too; the node publishes them after its pose."""
+    return min(run.views, recorder.counts[INLIERS]) >= run.answered
 
 
 class _Listener:
@@ -145,7 +155,6 @@ class _Listener:
     ) -> None:
         self._run, self._options, self._progress = run, options, progress
         self._sent_s: dict[int, float] = {}
-        self._pictures = 0
 
     def on_played(self, played: Played) -> None:
         if played.topic != self._options.image_topic:
@@ -166,11 +175,11 @@ class _Listener:
         self._progress(run)
 
     def on_picture(self, message: Image) -> None:
-        if self._pictures % self._options.picture_every == 0:
+        if self._run.views % self._options.picture_every == 0:
             quality = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]
             _, data = cv2.imencode(".jpg", image_from_message(message), quality)
             self._run.pictures[stamp_ns(message.header.stamp)] = data.tobytes()
-        self._pictures += 1
+        self._run.views += 1
 
 
 def free_domain() -> int:
