@@ -144,3 +144,22 @@ def test_every_option_named_alone_belongs_to_a_command(page):
     prose, _ = split_fences(page.read_text())
     named = {re.match(r"--[a-z-]+", code)[0] for code in re.findall(r"`(--[a-z][^`]*)`", prose)}
     assert named <= known
+
+
+def test_every_module_that_the_architecture_page_names_exists():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    modules = re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", page)
+    assert len(modules) > 40
+    missing = [
+        m for m in modules if not ((ROOT / "lgc_ros" / m).is_file() or (ROOT / m).is_file())
+    ]
+    assert not missing
+
+
+def test_the_architecture_page_lists_the_import_layers():
+    rows = re.findall(
+        r"^\| \d+ \| (.+?) \|", (ROOT / "docs" / "architecture.md").read_text(), re.M
+    )
+    layers = re.search(r"^layers = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)
+    expected = [re.findall(r"\w+", line) for line in re.findall(r'"(.+?)"', layers[1])]
+    assert [re.findall(r"\w+", row) for row in rows] == expected
