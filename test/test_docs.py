@@ -24,7 +24,8 @@ def markdown_files() -> list[Path]:
         text=True,
     )
     if git.returncode:
-        return sorted(path for folder in (".", "docs") for path in (ROOT / folder).glob("*.md"))
+        folders = ROOT, ROOT / "docs", ROOT / "lgc_ros" / "models"
+        return sorted(path for folder in folders for path in folder.glob("*.md"))
     return [ROOT / name for name in git.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
