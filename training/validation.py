@@ -11,7 +11,12 @@ from torch import nn
 from lgc_ros import geometry
 from lgc_ros.errors import DatasetError
 from lgc_ros.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
-from lgc_ros.evaluation import NO_POSE_ERROR_DEG, mean_average_precision, pose_error_deg
+from lgc_ros.evaluation import (
+    NO_POSE_ERROR_DEG,
+    area_under_curve,
+    mean_average_precision,
+    pose_error_deg,
+)
 from lgc_ros.matching import Correspondences, one_to_one
 from lgc_ros.methods import FILTER_ESTIMATOR
 from lgc_ros.network import match_weights
@@ -21,17 +26,38 @@ from training.data.dump import Dump, LabelledPair
 
 @dataclass(frozen=True)
 class ValidationScore:
-    """Means over pairs: mAP by threshold in degrees with and without the robust estimator."""
+    """Pose errors in degrees of every pair, and mean precision and recall of what is kept.
 
-    map_robust: dict[int, float]
-    map_eight_point: dict[int, float]
+    Attributes:
+        robust: errors with the robust estimator, as `cn` has it.
+        eight_point: errors of the weighted 8-point alone, as `cn-8pt-plain` has it.
+    """
+
+    robust: np.ndarray
+    eight_point: np.ndarray
     precision: float
     recall: float
 
     @property
     def headline(self) -> float:
         """What picks the best weights: mean mAP of the robust pose over the thresholds."""
-        return float(np.mean(list(self.map_robust.values())))
+        return float(np.mean(list(mean_average_precision(self.robust).values())))
+
+    @property
+    def closed_form(self) -> float:
+        """The same of the weighted 8-point alone."""
+        return float(np.mean(list(mean_average_precision(self.eight_point).values())))
+
+    def scalars(self) -> dict[str, float]:
+        """mAP and AUC by threshold of both, precision and recall, by name."""
+        values = {"precision": self.precision, "recall": self.recall}
+        for suffix, errors in (("", self.robust), ("_8pt", self.eight_point)):
+            for name, by_threshold in (
+                ("map", mean_average_precision(errors)),
+                ("auc", area_under_curve(errors)),
+            ):
+                values |= {f"{name}{deg}{suffix}": v for deg, v in by_threshold.items()}
+        return values
 
 
 def validate(
@@ -47,8 +73,8 @@ def validate(
     rows = [_score_pair(network, dump[int(i)], side, label_threshold) for i in chosen]
     robust, eight_point, precision, recall = np.array(rows).T
     return ValidationScore(
-        map_robust=mean_average_precision(robust),
-        map_eight_point=mean_average_precision(eight_point),
+        robust=robust,
+        eight_point=eight_point,
         precision=float(precision.mean()),
         recall=float(recall.mean()),
     )
