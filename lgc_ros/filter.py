@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lgc_ros.checkpoint import load_checkpoint
+from lgc_ros.checkpoint import ModelInfo, load_checkpoint
 from lgc_ros.engines import make_engine
 from lgc_ros.errors import CheckpointError
 from lgc_ros.matching import Correspondences
@@ -25,11 +25,14 @@ class FilterResult:
     Attributes:
         logits: (N,) float64, higher is better; 0 is the network's own decision boundary.
         weights: (N,) float64 in [0, 1), the weights of the weighted 8-point algorithm.
+        scores: (N,) float64 in [0, 1), which rank all matches that are kept. They are the weights
+            unless the model keeps matches that it gives no weight.
         kept: (N,) bool, the matches worth estimating a pose from.
     """
 
     logits: np.ndarray
     weights: np.ndarray
+    scores: np.ndarray
     kept: np.ndarray
 
 
@@ -75,15 +78,21 @@ class CorrespondenceFilter:
         """Score every match of a pair."""
         if len(correspondences) == 0:
             nothing = np.empty(0)
-            return FilterResult(nothing, nothing, np.empty(0, bool))
+            return FilterResult(nothing, nothing, nothing, np.empty(0, bool))
         c = correspondences
         rows = network_inputs(c.x0, c.x1, c, self.info.side)
         logits = self._run(rows).astype(np.float64)
         return FilterResult(
             logits=logits,
             weights=np.tanh(np.maximum(logits, 0)),
+            scores=match_scores(logits, self.info),
             kept=logits > self.info.keep_above,
         )
+
+
+def match_scores(logits: np.ndarray | float, info: ModelInfo) -> np.ndarray:
+    """Scores in [0, 1) that rank the matches a model keeps, also those with a negative logit."""
+    return np.tanh(np.maximum(logits - min(info.keep_above, 0.0), 0))
 
 
 def surest(scores: np.ndarray, above: float, most: int = MOST_TRUSTED) -> np.ndarray:

@@ -13,7 +13,7 @@ from lgc_ros.checkpoint import shipped_models
 from lgc_ros.errors import CheckpointError
 from lgc_ros.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOptions, PoseEstimate
 from lgc_ros.features import make_extractor
-from lgc_ros.filter import MOST_TRUSTED, CorrespondenceFilter, surest
+from lgc_ros.filter import MOST_TRUSTED, CorrespondenceFilter, match_scores, surest
 from lgc_ros.geometry import (
     EIGHT_POINT_MINIMUM,
     essential_from_pose,
@@ -163,7 +163,8 @@ class Decider:
         kept, scores = np.ones(len(correspondences), bool), None
         if self.filter is not None:
             filtered = self.filter(correspondences)
-            kept, scores = filtered.kept, filtered.weights
+            closed_form = self.method.estimator == EIGHT_POINT
+            kept, scores = filtered.kept, filtered.weights if closed_form else filtered.scores
             correspondences = replace(correspondences, scores=scores)
         elif self.method.ratio:
             kept = ratio_test(correspondences)
@@ -212,7 +213,8 @@ class Decider:
             scores = -survivors.ratio if survivors.scores is None else survivors.scores
             survivors = survivors.subset(one_to_one(survivors, scores))
         if self.filter is not None and self.method.estimator != EIGHT_POINT:
-            trusted = surest(survivors.scores, np.tanh(self.filter.info.trust_above), most)
+            info = self.filter.info
+            trusted = surest(survivors.scores, match_scores(info.trust_above, info), most)
             survivors = survivors.subset(trusted)
         return ESTIMATORS[self.method.estimator](survivors, options)
 

@@ -40,6 +40,9 @@ class TrainConfig:
         distill: weight of what the teacher says.
         loss: ``hybrid``, ``classification``, ``essential`` or ``direct``.
         alpha, beta: weights of classification and regression.
+        margin: balanced log odds of being right from which on a match has a weight: classification
+            learns the log odds less this margin as logit. With 0, as in the paper, a match weighs
+            fully where one in ten is right and its own chance is no better than a half.
         beta_from, beta_ramp: beta is zero before step ``beta_from`` and grows linearly to its
             full value over ``beta_ramp`` steps.
         regression: ``essential`` (the paper's distance of matrices) or ``epipolar`` (distance of
@@ -78,6 +81,7 @@ class TrainConfig:
     distill: float = 1.0
     loss: str = "hybrid"
     alpha: float = 1.0
+    margin: float = 0.0
     beta: float = 0.1
     beta_from: int = 20_000
     beta_ramp: int = 0
@@ -119,6 +123,8 @@ class TrainConfig:
                 raise ConfigError(f"{key} is {getattr(self, key)}, it must be at least 1")
         if self.teacher and self.loss == "direct":
             raise ConfigError("a teacher tells logits, which a network of the loss direct has not")
+        if self.teacher and self.margin:
+            raise ConfigError("a pupil has the margin of its teacher: leave out margin")
         if problem := unknown_side(self.side):
             raise ConfigError(problem)
         if not self.sources:

@@ -78,8 +78,10 @@ class _Run:
         self.config, self.out, self.device = config, out, device
         self.rank, self.world = rank, world
         torch.manual_seed(config.seed)
-        self.network = _initial_network(config).to(device)
-        self.teacher, self.taught_by = _teacher(config, device)
+        network, started_from = _initial_network(config)
+        self.network = network.to(device)
+        self.teacher, taught_by = _teacher(config, device)
+        self.limits = _limits(config, taught_by or started_from)
         self.average = copy.deepcopy(self.network) if config.average else None
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.learning_rate)
         cuda, brief = device.type == "cuda", config.precision == "bfloat16"
@@ -218,7 +220,11 @@ class _Run:
         config = self.config
         scores = {
             dump.path.stem: validate(
-                self.result, dump, config.side, config.label_threshold, config.validation_pairs
+                self.result,
+                dump,
+                self._info({}),
+                config.label_threshold,
+                config.validation_pairs,
             )
             for dump in self.validation
         }
@@ -262,14 +268,12 @@ class _Run:
         return self.network if self.average is None else self.average
 
     def _info(self, summary: dict) -> ModelInfo:
-        taught_by = self.taught_by  # a pupil's logits mean what its teacher's do
         return ModelInfo(
             name=self.config.name,
             features=self.config.features,
             network=self.config.network,
             side=self.config.side,
-            keep_above=taught_by.keep_above if taught_by else 0.0,
-            trust_above=taught_by.trust_above if taught_by else 0.0,
+            **self.limits,
             training={
                 "step": self.step,
                 "date": datetime.date.today().isoformat(),
@@ -428,7 +432,7 @@ def batch_losses(
         alpha, beta = 0.0, 1.0
     losses = {}
     if alpha:
-        losses["classification"] = classification_loss(output, labels)
+        losses["classification"] = classification_loss(output + config.margin, labels)
     if beta:
         losses["regression"] = regression_loss(
             output, xs, E_gt, config.regression, config.conditioned, config.slope
@@ -523,9 +527,10 @@ def share_gradients(network: nn.Module, world: int) -> None:
         gradient.copy_(mean.view_as(gradient))
 
 
-def _initial_network(config: TrainConfig) -> CorrespondenceNetwork:
+def _initial_network(config: TrainConfig) -> tuple[CorrespondenceNetwork, ModelInfo | None]:
+    """The network to start with, and what is said of the model it was taken from."""
     if not config.init:
-        return CorrespondenceNetwork(config.network)
+        return CorrespondenceNetwork(config.network), None
     start, info = load_checkpoint(config.init)
     asked = config.network
     deeper = info.network.blocks > asked.blocks and asked.context != "pointnet"
@@ -537,8 +542,28 @@ def _initial_network(config: TrainConfig) -> CorrespondenceNetwork:
     network = CorrespondenceNetwork(asked)
     weights = start.state_dict()
     weights["input.weight"] = _input_weights(weights["input.weight"], info.side, config.side)
+    weights["output.bias"] = weights["output.bias"] - (config.margin - _margin(info))
     network.load_state_dict(weights)
-    return network
+    return network, info
+
+
+def _margin(info: ModelInfo) -> float:
+    """The margin that a model was trained with."""
+    return float(info.training.get("config", {}).get("margin", 0.0))
+
+
+def _limits(config: TrainConfig, model: ModelInfo | None) -> dict[str, float]:
+    """Logits above which matches are kept and trusted: as the model does that was learned from.
+
+    Its logits mean the same but for the margin. Without one, matches more likely right than wrong
+    (in balance) are kept, and all of them trusted.
+    """
+    if model is None:
+        return {"keep_above": -config.margin, "trust_above": -config.margin}
+    if config.teacher:
+        return {"keep_above": model.keep_above, "trust_above": model.trust_above}
+    shift = config.margin - _margin(model)
+    return {"keep_above": model.keep_above - shift, "trust_above": model.trust_above - shift}
 
 
 def _spread(count: int, of: int) -> list[int]:

@@ -9,18 +9,21 @@ import torch
 from torch import nn
 
 from lgc_ros import geometry
+from lgc_ros.checkpoint import ModelInfo
 from lgc_ros.errors import DatasetError
-from lgc_ros.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
+from lgc_ros.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOptions, PoseEstimate
 from lgc_ros.evaluation import (
     NO_POSE_ERROR_DEG,
     area_under_curve,
     mean_average_precision,
     pose_error_deg,
 )
+from lgc_ros.filter import match_scores, surest
 from lgc_ros.matching import Correspondences, one_to_one
 from lgc_ros.methods import FILTER_ESTIMATOR
 from lgc_ros.network import match_weights
 from lgc_ros.side import network_inputs
+from lgc_ros.two_view import estimator_options
 from training.data.dump import Dump, LabelledPair
 
 
@@ -63,14 +66,18 @@ class ValidationScore:
 def validate(
     network: nn.Module,
     dump: Dump,
-    side: tuple[str, ...],
+    info: ModelInfo,
     label_threshold: float,
     max_pairs: int,
 ) -> ValidationScore:
-    """Score evenly spaced pairs of a dump; a pose that cannot be found counts as 180 degrees."""
+    """Score evenly spaced pairs of a dump; a pose that cannot be found counts as 180 degrees.
+
+    What is kept and trusted, and the options of the estimator, are those of `cn` with a model of
+    this `info`.
+    """
     network.eval()
     chosen = np.linspace(0, len(dump) - 1, min(max_pairs, len(dump))).round().astype(int)
-    rows = [_score_pair(network, dump[int(i)], side, label_threshold) for i in chosen]
+    rows = [_score_pair(network, dump[int(i)], info, label_threshold) for i in chosen]
     robust, eight_point, precision, recall = np.array(rows).T
     return ValidationScore(
         robust=robust,
@@ -81,10 +88,10 @@ def validate(
 
 
 def _score_pair(
-    network: nn.Module, pair: LabelledPair, side: tuple[str, ...], label_threshold: float
+    network: nn.Module, pair: LabelledPair, info: ModelInfo, label_threshold: float
 ) -> tuple[float, float, float, float]:
     """Pose errors in degrees with the robust estimator and the 8-point, precision, recall."""
-    inputs = network_inputs(pair.xs[:, :2], pair.xs[:, 2:], pair, side)
+    inputs = network_inputs(pair.xs[:, :2], pair.xs[:, 2:], pair, info.side)
     device = next(network.parameters()).device
     with torch.inference_mode():
         output = network(torch.as_tensor(inputs, device=device)[None])[0]
@@ -95,14 +102,16 @@ def _score_pair(
         R_10, t_10, _ = geometry.recover_pose(E, x[:, :2], x[:, 2:])
         error = pose_error_deg(R_10, t_10, pair.R_10, pair.t_10)
         return error, error, 0.0, 0.0
-    weights = match_weights(output).double().numpy()
-    kept, right = weights > 0, pair.ys < label_threshold
-    survivors = to_correspondences(pair, weights).subset(kept)
-    distinct = survivors.subset(one_to_one(survivors, survivors.scores))
+    logits = output.double().numpy()
+    kept, right = logits > info.keep_above, pair.ys < label_threshold
+    ranked = to_correspondences(pair, match_scores(logits, info)).subset(kept)
+    ranked = ranked.subset(one_to_one(ranked, ranked.scores))
+    ranked = ranked.subset(surest(ranked.scores, match_scores(info.trust_above, info)))
+    weighted = to_correspondences(pair, match_weights(output).double().numpy()).subset(kept)
     correct = int((kept & right).sum())
     return (
-        _error(ESTIMATORS[FILTER_ESTIMATOR](distinct, EstimatorOptions()), pair),
-        _error(ESTIMATORS["8pt"](survivors, EstimatorOptions()), pair),
+        _error(ESTIMATORS[FILTER_ESTIMATOR](ranked, estimator_options("cn")), pair),
+        _error(ESTIMATORS[EIGHT_POINT](weighted, EstimatorOptions()), pair),
         correct / max(int(kept.sum()), 1),
         correct / max(int(right.sum()), 1),
     )

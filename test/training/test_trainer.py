@@ -17,9 +17,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import nn
 
 import training.trainer
-from lgc_ros.checkpoint import load_checkpoint, save_checkpoint
+from lgc_ros.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.errors import CheckpointError, ConfigError, DatasetError
-from lgc_ros.network import CorrespondenceNetwork
+from lgc_ros.network import CorrespondenceNetwork, NetworkConfig
 from training.config import TrainConfig, read_train_config
 from training.data.batches import Batches, SourceConfig
 from training.data.dump import Dump, write_dump
@@ -372,9 +372,10 @@ class KnowsTheAnswer(nn.Module):
 
 def test_validation_measures_what_the_network_keeps(dumps):
     dump = Dump(dumps / "good.hdf5")
-    perfect = validate(KnowsTheAnswer(dump, 3.0, -3.0), dump, (), 1e-4, 100)
+    info = ModelInfo("any", "sift", NetworkConfig())
+    perfect = validate(KnowsTheAnswer(dump, 3.0, -3.0), dump, info, 1e-4, 100)
     assert perfect.precision == perfect.recall == 1
-    blind = validate(KnowsTheAnswer(dump, 3.0, 3.0), dump, (), 1e-4, 100)
+    blind = validate(KnowsTheAnswer(dump, 3.0, 3.0), dump, info, 1e-4, 100)
     assert blind.recall == 1
     assert blind.precision < 0.8
     assert perfect.headline > blind.headline
@@ -388,6 +389,28 @@ def test_training_goes_on_from_a_model(dumps, tmp_path):
     assert_same_weights(train(tuned, tmp_path / "tuned"), first)
     with pytest.raises(ConfigError, match="the configuration asks for"):
         train(tiny(init=str(first), width=8), tmp_path / "other")
+
+
+def test_a_margin_shifts_logits_and_what_is_kept_with_them(tmp_path):
+    start, info = load_checkpoint(train(tiny(steps=4), tmp_path / "first"))
+    path = tmp_path / "start.safetensors"
+    save_checkpoint(path, start, replace(info, keep_above=0.5, trust_above=4.0))
+    still = tiny(steps=1, learning_rate=0.0, margin=3.0)
+    xs = Batches(still.sources, steps=1, batch=2, matches=MATCHES)[0].xs
+    once = train(replace(still, init=str(path)), tmp_path / "once")
+    twice = train(replace(still, init=str(once)), tmp_path / "twice")
+    for result in (once, twice):  # what has the margin already is not shifted again
+        shifted, said = load_checkpoint(result)
+        torch.testing.assert_close(shifted(xs), start(xs) - 3)
+        assert (said.keep_above, said.trust_above) == (-2.5, 1.0)
+
+
+def test_classification_learns_log_odds_less_the_margin():
+    config = tiny(beta_from=10)
+    batch = Batches(config.sources, steps=1, batch=2, matches=MATCHES)[0]
+    logits = torch.randn(2, MATCHES)
+    plain = batch_losses(config, 0, logits, batch)
+    assert batch_losses(replace(config, margin=2.0), 0, logits - 2, batch) == plain
 
 
 def test_a_shallower_network_takes_blocks_of_a_deeper_one(tmp_path):
@@ -424,6 +447,8 @@ def test_a_teacher_of_other_side_information_is_refused(tmp_path):
         train(tiny(teacher=str(teacher), side=("ratio",)), tmp_path / "pupil")
     with pytest.raises(ConfigError, match="a teacher tells logits"):
         tiny(teacher=str(teacher), loss="direct")
+    with pytest.raises(ConfigError, match="the margin of its teacher"):
+        tiny(teacher=str(teacher), margin=1.0)
 
 
 def test_side_information_can_be_added_and_taken_away(dumps, tmp_path):

@@ -34,6 +34,9 @@ THIN_HALVINGS = 3.0
 MIN_RIGHT = 40
 """Neither cropping nor thinning leaves fewer right matches than this."""
 
+KEPT_BYTES = 1 << 30
+"""Pairs of a dump that are kept in memory, by each process that reads from it."""
+
 SIDE = ("ratio", "mutual", "zoom", "roll")
 """What a pair knows of each match beside its coordinates."""
 
@@ -154,10 +157,23 @@ class _DumpPairs:
     def __init__(self, path: Path, side: tuple[str, ...]) -> None:
         self.dump = open_dump(path, side)
         self.cumulative = np.cumsum(scene_balance(path, len(self.dump)))
+        self.kept: dict[int, LabelledPair] = {}
+        self.kept_bytes = 0
 
     def __call__(self, rng: np.random.Generator) -> LabelledPair:
         drawn = rng.random() * self.cumulative[-1]
-        return self.dump[int(np.searchsorted(self.cumulative, drawn, side="right"))]
+        return self._read(int(np.searchsorted(self.cumulative, drawn, side="right")))
+
+    def _read(self, index: int) -> LabelledPair:
+        """A pair, from memory when it was read before: opening its datasets takes 5 ms."""
+        pair = self.kept.get(index)
+        if pair is None:
+            pair = self.dump[index]
+            size = sum(value.nbytes for value in vars(pair).values() if value is not None)
+            if self.kept_bytes + size <= KEPT_BYTES:
+                self.kept[index] = pair
+                self.kept_bytes += size
+        return pair
 
 
 def open_dump(path: Path, side: tuple[str, ...] = ()) -> Dump:
