@@ -115,8 +115,8 @@ def read_photos(
     ]
     if problems:
         raise DatasetError(
-            f"the reconstruction of {folder} is doubtful ({'; '.join(problems)}): take more photos "
-            "that overlap, set 'camera' to what the photos were taken with, or raise the limits "
+            f"the reconstruction of {folder} is doubtful ({'; '.join(problems)}): take more "
+            "photos that overlap, set 'camera' to what the photos were taken with, or raise the limits "
             f"if {done} is good enough for you."
         )
     return read_colmap(folder, ".", str(place.resolve()), shared_points_above)
@@ -158,6 +158,7 @@ def _reconstruct(folder: Path, photos: list[str], place: Path, camera: str, keyp
     mapping.random_seed = 0
     mapping.min_model_size = 3
     log.info("%s: structure from motion of %d photos", folder.name, len(photos))
+    pycolmap.logging.minloglevel = pycolmap.logging.Level.ERROR.value
     pycolmap.extract_features(
         database,
         folder,
