@@ -116,7 +116,7 @@ def read_photos(
     if problems:
         raise DatasetError(
             f"the reconstruction of {folder} is doubtful ({'; '.join(problems)}): take more "
-            "photos that overlap, set 'camera' to what the photos were taken with, or raise the limits "
+            "photos that overlap, set 'camera' to what they were taken with, or raise the limits "
             f"if {done} is good enough for you."
         )
     return read_colmap(folder, ".", str(place.resolve()), shared_points_above)
