@@ -49,8 +49,8 @@ class TrainConfig:
             virtual matches), both of the weighted 8-point solution.
         conditioned: solve the 8-point for conditioned points, as inference does. The paper does
             not.
-        slope: smallest slope of the weights for the gradient of the regression loss, where tanh
-            saturates. The weights themselves stay the paper's.
+        pair_clip: largest norm of the gradient of one pair's regression loss in its logits; 0 for
+            any. Half of the pairs have less than 0.05, one in a hundred has a hundred times that.
         label_threshold: a match is right below this squared symmetric epipolar distance.
         matches, batch: matches per pair, pairs per batch (over all processes).
         steps: number of batches.
@@ -87,7 +87,7 @@ class TrainConfig:
     beta_ramp: int = 0
     regression: str = "essential"
     conditioned: bool = False
-    slope: float = 0.0
+    pair_clip: float = 0.0
     label_threshold: float = 1e-4
     matches: int = 2000
     batch: int = 32

@@ -59,7 +59,7 @@ def regression_loss(
     E_gt: Tensor,
     kind: str = "essential",
     conditioned: bool = False,
-    slope: float = 0.0,
+    pair_clip: float = 0.0,
 ) -> Tensor:
     """How far the weighted 8-point solution of the network's weights is from the truth.
 
@@ -73,9 +73,11 @@ def regression_loss(
         kind: ``essential`` is the paper's :func:`essential_loss`, ``epipolar`` is
             :func:`epipolar_loss`.
         conditioned: solve for conditioned points, as inference does.
-        slope: smallest slope of the weights of matches with a positive logit, for the gradient.
+        pair_clip: largest norm of the gradient of one pair's loss in its logits; 0 for any.
     """
-    xs, weights = xs[..., :4], _SlopedWeights.apply(logits, slope)
+    if pair_clip:
+        logits = _ClippedByPair.apply(logits, pair_clip / len(logits))
+    xs, weights = xs[..., :4], match_weights(logits)
     finite = xs.isfinite().all(-1).all(-1) & weights.isfinite().all(-1)
     weights = torch.where(finite[:, None], weights, 0.0)
     xs = torch.where(finite[:, None, None], xs, 0.0)
@@ -103,25 +105,22 @@ def epipolar_loss(E: Tensor, xs: Tensor, E_gt: Tensor) -> Tensor:
     return (distance / (distance + HALF_LOSS_DISTANCE)).mean()
 
 
-class _SlopedWeights(torch.autograd.Function):
-    """The paper's weights, with a gradient that does not vanish where tanh saturates.
+class _ClippedByPair(torch.autograd.Function):
+    """Logits (B, N) as they are; the gradient of each pair is shortened to a largest norm.
 
-    A wrong match that classification trusts has a weight of almost one whatever its logit: only
-    with some slope left can the regression loss bring it down.
+    Where the 8-point is nearly undetermined its derivative is huge: a hundred times the median in
+    one pair of a hundred, which would drown all others.
     """
 
     @staticmethod
-    def forward(ctx, logits: Tensor, slope: float) -> Tensor:
-        weights = match_weights(logits)
-        ctx.save_for_backward(weights)
-        ctx.slope = slope
-        return weights
+    def forward(ctx, logits: Tensor, largest: float) -> Tensor:
+        ctx.largest = largest
+        return logits.view_as(logits)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
-        (weights,) = ctx.saved_tensors
-        slope = (1 - weights.square()).clamp_min(ctx.slope)
-        return torch.where(weights > 0, grad * slope, 0.0), None
+        norm = grad.norm(dim=1, keepdim=True).clamp_min(torch.finfo(grad.dtype).tiny)
+        return grad * (ctx.largest / norm).clamp_max(1.0), None
 
 
 def _unit(E: Tensor) -> Tensor:

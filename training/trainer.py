@@ -435,7 +435,7 @@ def batch_losses(
         losses["classification"] = classification_loss(output + config.margin, labels)
     if beta:
         losses["regression"] = regression_loss(
-            output, xs, E_gt, config.regression, config.conditioned, config.slope
+            output, xs, E_gt, config.regression, config.conditioned, config.pair_clip
         )
     total = alpha * losses.get("classification", 0.0) + beta * losses.get("regression", 0.0)
     if taught is not None:

@@ -99,24 +99,25 @@ def test_matches_off_their_epipolar_lines_leave_the_epipolar_loss_of_the_truth_a
     assert epipolar_loss(E_gt, wrong, E_gt).item() == pytest.approx(0, abs=1e-5)
 
 
-def test_a_slope_lets_the_regression_loss_bring_down_a_match_that_is_trusted():
-    xs, labels, E_gt = pair_tensors(outliers=20)
-    pulls = []
-    for slope in (0.0, 0.1):
-        logits = torch.full_like(labels, 9.0, requires_grad=True)
-        loss = regression_loss(logits, xs, E_gt, "essential", True, slope)
+def test_no_pair_pulls_harder_than_the_clip_and_the_others_pull_as_before():
+    pairs = [pair_tensors(seed, outliers=20) for seed in range(6)]
+    xs, labels, E_gt = (torch.cat([pair[k] for pair in pairs]) for k in range(3))
+
+    def pull(clip):
+        logits = (0.3 + labels).requires_grad_()
+        loss = regression_loss(logits, xs, E_gt, "essential", True, clip)
         loss.backward()
-        pulls.append((loss.item(), logits.grad[labels == 0].sum().item()))
-    (saturated, no_pull), (sloped, pull) = pulls
-    assert sloped == saturated
-    assert abs(no_pull) < 1e-6
-    assert pull > 1e-3
+        return loss.item(), logits.grad * len(pairs)
 
-
-def test_side_information_does_not_enter_the_eight_point():
-    xs, labels, E_gt = pair_tensors(outliers=20)
-    with_side = torch.cat([xs, torch.rand(1, xs.shape[1], 2)], dim=-1)
-    assert regression_loss(labels, with_side, E_gt) == regression_loss(labels, xs, E_gt)
+    loss, free = pull(0.0)
+    limit = free.norm(dim=1).median().item()
+    same_loss, clipped = pull(limit)
+    assert same_loss == loss
+    hard = free.norm(dim=1) > limit
+    torch.testing.assert_close(clipped[~hard], free[~hard])
+    torch.testing.assert_close(clipped[hard].norm(dim=1), torch.full((int(hard.sum()),), limit))
+    shortened = torch.cosine_similarity(clipped[hard], free[hard], dim=1)
+    torch.testing.assert_close(shortened, torch.ones_like(shortened))
 
 
 @pytest.mark.parametrize("logit", [-2.0, 0.0, 2.0, 60.0])

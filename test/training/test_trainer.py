@@ -147,7 +147,7 @@ def test_the_kind_of_regression_is_chosen(tmp_path):
     plain, conditioned = regression(), regression(conditioned=True)
     epipolar = regression(regression="epipolar", conditioned=True)
     assert len({plain, conditioned, epipolar}) == 3
-    train(tiny(regression="epipolar", conditioned=True, slope=0.1, beta_from=0), tmp_path)
+    train(tiny(regression="epipolar", conditioned=True, pair_clip=0.05, beta_from=0), tmp_path)
 
 
 def test_products_in_bfloat16_learn_nearly_the_same(tmp_path):
