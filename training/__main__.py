@@ -8,6 +8,7 @@ import typer
 import yaml
 
 from lgc_ros.errors import LgcError
+from lgc_ros.runtime.allocator import retain_freed_memory
 from training.progress import CONSOLE, log_to_console, progress_bar
 
 app = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
@@ -75,6 +76,7 @@ def train(
     ),
 ) -> None:
     """Train the filter; call again to resume. With torchrun: on many GPUs and machines."""
+    retain_freed_memory()  # before torch starts threads
     from training.config import read_train_config
     from training.trainer import train as run
 
