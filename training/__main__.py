@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from lgc_ros.errors import LgcError
+from lgc_ros.runtime.allocator import retain_freed_memory
 from lgc_ros.runtime.safe_yaml import YamlError, parse_yaml
 from training.progress import CONSOLE, log_to_console, progress_bar
 
@@ -75,6 +76,7 @@ def train(
     ),
 ) -> None:
     """Train the filter; call again to resume. With torchrun: on many GPUs and machines."""
+    retain_freed_memory()  # before torch starts threads
     from training.config import read_train_config
     from training.trainer import train as run
 

@@ -12,11 +12,13 @@ from lgc_ros.filter.network import CONTEXTS, NetworkConfig
 from lgc_ros.filter.side_information import side_information_error
 from lgc_ros.runtime.safe_yaml import YamlError, parse_yaml
 from training.data.batches import SourceConfig
+from training.losses import REGRESSIONS
 from training.settings import build, read_mapping
 
 LOSSES = ("hybrid", "classification", "essential", "direct")
 DECAYS = ("constant", "cosine")
-EVERY = ("validate_every", "validation_pairs", "save_every")
+PRECISIONS = ("float32", "bfloat16")
+EVERY = ("validate_every", "validation_pairs", "watch_pairs", "save_every")
 
 
 @dataclass(frozen=True)
@@ -36,15 +38,30 @@ class TrainConfig:
             the same. Empty for none.
         distill: weight of what the teacher says.
         loss: ``hybrid``, ``classification``, ``essential`` or ``direct``.
-        alpha, beta, beta_from: weights of the two losses; beta is zero before step ``beta_from``.
+        alpha, beta: weights of classification and regression.
+        margin: balanced log odds of being right from which on a match has a weight: classification
+            learns the log odds less this margin as logit. With 0, as in the paper, a match weighs
+            fully where one in ten is right and its own chance is no better than a half.
+        beta_from, beta_ramp: beta is zero before step ``beta_from`` and grows linearly to its
+            full value over ``beta_ramp`` steps.
+        regression: ``essential`` (the paper's distance of matrices) or ``epipolar`` (distance of
+            virtual matches), both of the weighted 8-point solution.
+        conditioned: solve the 8-point for conditioned points, as inference does. The paper does
+            not.
+        pair_clip: largest norm of the gradient of one pair's regression loss in its logits; 0 for
+            any. Half of the pairs have less than 0.05, one in a hundred has a hundred times that.
         label_threshold: a match is right below this squared symmetric epipolar distance.
         matches, batch: matches per pair, pairs per batch (over all processes).
         steps: number of batches.
         learning_rate, warmup, decay: Adam's rate; steps of linear warm-up; ``constant`` or
             ``cosine``.
+        precision: of activations and matrix products, ``float32`` or ``bfloat16``, which is two to
+            three times as fast on processors that multiply it. Weights stay float32.
         average: decay of the moving average of the weights that is validated; 0 for none.
         clip: largest norm of the gradient.
         validate_every, validation_pairs: steps between validations; at most so many pairs each.
+        watch_pairs: pairs of the training sources, always the same, whose loss is logged beside
+            that of as many validation pairs.
         save_every: steps between resume points.
         workers: processes that prepare batches.
         seed: fixes the initial weights and all data.
@@ -63,8 +80,13 @@ class TrainConfig:
     distill: float = 1.0
     loss: str = "hybrid"
     alpha: float = 1.0
+    margin: float = 0.0
     beta: float = 0.1
     beta_from: int = 20_000
+    beta_ramp: int = 0
+    regression: str = "essential"
+    conditioned: bool = False
+    pair_clip: float = 0.0
     label_threshold: float = 1e-4
     matches: int = 2000
     batch: int = 32
@@ -72,16 +94,24 @@ class TrainConfig:
     learning_rate: float = 1e-4
     warmup: int = 0
     decay: str = "constant"
+    precision: str = "float32"
     average: float = 0.0
     clip: float = 1e3
     validate_every: int = 2000
     validation_pairs: int = 1000
+    watch_pairs: int = 128
     save_every: int = 500
     workers: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
-        choices = (("loss", LOSSES), ("decay", DECAYS), ("context", CONTEXTS))
+        choices = (
+            ("loss", LOSSES),
+            ("regression", REGRESSIONS),
+            ("precision", PRECISIONS),
+            ("decay", DECAYS),
+            ("context", CONTEXTS),
+        )
         for key, allowed in choices:
             if getattr(self, key) not in allowed:
                 raise ConfigError(
@@ -92,6 +122,8 @@ class TrainConfig:
                 raise ConfigError(f"{key} is {getattr(self, key)}, it must be at least 1")
         if self.teacher and self.loss == "direct":
             raise ConfigError("a teacher tells logits, which a network of the loss direct has not")
+        if self.teacher and self.margin:
+            raise ConfigError("a pupil has the margin of its teacher: leave out margin")
         if problem := side_information_error(self.side):
             raise ConfigError(problem)
         if not self.sources:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint, save_checkpoin
 from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork
 from lgc_ros.runtime.safe_yaml import parse_yaml
 from training.config import TrainConfig
-from training.data.batches import Batch, Batches, open_dump
+from training.data.batches import Batch, Batches, SourceConfig, open_dump
 from training.losses import (
     classification_loss,
     distillation_loss,
@@ -43,8 +44,10 @@ log = logging.getLogger(__name__)
 
 RESUME_FILE = "resume.pt"
 BEST_FILE = "best.safetensors"
+BEST_8PT_FILE = "best_8pt.safetensors"
 LAST_FILE = "last.safetensors"
 LOG_EVERY = 20
+WATCH_SEED = 1_000_003
 TIMEOUT = datetime.timedelta(hours=4)
 """How long processes wait for each other: the first one validates while the others wait."""
 
@@ -52,8 +55,9 @@ TIMEOUT = datetime.timedelta(hours=4)
 def train(config: TrainConfig, out: Path) -> Path:
     """Train until ``config.steps``, continuing from the resume point in ``out`` if there is one.
 
-    Writes ``best.safetensors`` (by validation mAP), ``last.safetensors``, the resume point,
-    TensorBoard events and the configuration. Returns the best weights; the last ones when nothing
+    Writes ``best.safetensors`` (by validation mAP of the robust pose), ``best_8pt.safetensors``
+    (of the closed form), ``last.safetensors``, the resume point, TensorBoard events and the
+    configuration. Returns the best weights; the last ones when nothing
     is validated. A run that is asked to end (SIGTERM, Ctrl-C) saves a resume point first.
     """
     with _processes() as (rank, world, device):
@@ -75,26 +79,53 @@ class _Run:
         self.config, self.out, self.device = config, out, device
         self.rank, self.world = rank, world
         torch.manual_seed(config.seed)
-        self.network = _initial_network(config).to(device)
-        self.teacher, self.taught_by = _teacher(config, device)
+        network, started_from = _initial_network(config)
+        self.network = network.to(device)
+        self.teacher, taught_by = _teacher(config, device)
+        self.limits = _limits(config, taught_by or started_from)
         self.average = copy.deepcopy(self.network) if config.average else None
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.learning_rate)
-        self.scaler = torch.amp.GradScaler(device.type, enabled=device.type == "cuda")
-        self.step, self.skipped, self.best = 0, 0, -math.inf
+        cuda, brief = device.type == "cuda", config.precision == "bfloat16"
+        self.autocast = partial(
+            torch.autocast, device.type, torch.bfloat16 if brief else None, enabled=cuda or brief
+        )
+        self.scaler = torch.amp.GradScaler(device.type, enabled=cuda and not brief)
+        self.step, self.skipped = 0, 0
+        self.best = {BEST_FILE: -math.inf, BEST_8PT_FILE: -math.inf}
         self._resume()
-        self.batches = Batches(
-            config.sources,
-            steps=config.steps,
-            batch=config.batch,
-            matches=config.matches,
-            side=config.side,
-            label_threshold=config.label_threshold,
-            seed=config.seed,
+        self.batches = self._open(config.sources, config.batch, config.seed, rank, world)
+        dumps = config.validation if rank == 0 else ()
+        self.validation = [open_dump(Path(path), config.side) for path in dumps]
+        self.watched = self._watched() if self.validation else {}
+
+    def _open(
+        self, sources: Sequence[SourceConfig], batch: int, seed: int, rank: int = 0, world: int = 1
+    ) -> Batches:
+        return Batches(
+            tuple(sources),
+            steps=self.config.steps,
+            batch=batch,
+            matches=self.config.matches,
+            side=self.config.side,
+            label_threshold=self.config.label_threshold,
+            seed=seed,
             rank=rank,
             world=world,
         )
-        dumps = config.validation if rank == 0 else ()
-        self.validation = [open_dump(Path(path), config.side) for path in dumps]
+
+    def _watched(self) -> dict[str, Batch]:
+        """Pairs of the training and of the validation data whose loss is logged, always the same.
+
+        The seed is none of training's: what is watched may be learned from, but is not the next
+        batch.
+        """
+        config, seed = self.config, self.config.seed + WATCH_SEED
+        unseen = [SourceConfig("dump", path=path) for path in config.validation]
+        sources = {"training": config.sources, "validation": unseen}
+        return {
+            name: self._open(source, config.watch_pairs, seed)[0]
+            for name, source in sources.items()
+        }
 
     def loop(self) -> None:
         config = self.config
@@ -107,6 +138,8 @@ class _Run:
             worker_init_fn=_leave_ending_to_the_trainer,
         )
         with self._reporting() as report, _end_requests() as asked_to_end:
+            if self.step == 0 and config.init and self.validation:
+                self._validate()
             for batch in loader:
                 losses = self._update(batch)
                 self.step += 1
@@ -136,7 +169,7 @@ class _Run:
             group["lr"] = learning_rate(config, self.step)
         statistics = [buffer.clone() for buffer in self.network.buffers()]
         xs = batch.xs.to(self.device)
-        with torch.autocast(self.device.type, enabled=self.device.type == "cuda"):
+        with self.autocast():
             output = self.network(xs)
             taught = None if self.teacher is None else self.teacher(xs).float()
         losses = batch_losses(config, self.step, output.float(), batch, taught)
@@ -188,35 +221,47 @@ class _Run:
         config = self.config
         scores = {
             dump.path.stem: validate(
-                self.result, dump, config.side, config.label_threshold, config.validation_pairs
+                self.result,
+                dump,
+                self._info({}),
+                config.label_threshold,
+                config.validation_pairs,
             )
             for dump in self.validation
         }
-        headline = float(np.mean([score.headline for score in scores.values()]))
         for name, score in scores.items():
             self._write_score(name, score)
-        self.writer.add_scalar("validation/map", headline, self.step)
-        log.info("step %d: validation mAP %.4f (best %.4f)", self.step, headline, self.best)
-        if headline > self.best:
-            self.best = headline
-            summary = {"validation_map": round(headline, 4)}
-            save_checkpoint(self.out / BEST_FILE, self.result, self._info(summary))
+        for name, batch in self.watched.items():
+            losses = watched_losses(config, self.result, batch)
+            for part, value in losses.items():
+                self.writer.add_scalar(f"loss_{part}/{name}", value, self.step)
+            log.info("%s: %s", name, ", ".join(f"{k} {v:.4f}" for k, v in losses.items()))
+        found = {
+            BEST_FILE: float(np.mean([score.headline for score in scores.values()])),
+            BEST_8PT_FILE: float(np.mean([score.closed_form for score in scores.values()])),
+        }
+        robust, closed = found.values()
+        self.writer.add_scalar("validation/map", robust, self.step)
+        self.writer.add_scalar("validation/map_8pt", closed, self.step)
+        log.info(
+            "step %d: validation mAP %.4f (best %.4f), 8-point %.4f (best %.4f)",
+            self.step,
+            robust,
+            self.best[BEST_FILE],
+            closed,
+            self.best[BEST_8PT_FILE],
+        )
+        summary = {"validation_map": round(robust, 4), "validation_map_8pt": round(closed, 4)}
+        for name, value in found.items():
+            if value > self.best[name]:
+                self.best[name] = value
+                save_checkpoint(self.out / name, self.result, self._info(summary))
 
     def _write_score(self, name: str, score: ValidationScore) -> None:
-        for threshold, value in score.map_robust.items():
-            self.writer.add_scalar(f"{name}/map{threshold}", value, self.step)
-        for threshold, value in score.map_eight_point.items():
-            self.writer.add_scalar(f"{name}/map{threshold}_8pt", value, self.step)
-        self.writer.add_scalar(f"{name}/precision", score.precision, self.step)
-        self.writer.add_scalar(f"{name}/recall", score.recall, self.step)
-        log.info(
-            "%s: mAP %s, 8-point %s, precision %.3f, recall %.3f",
-            name,
-            _rounded(score.map_robust),
-            _rounded(score.map_eight_point),
-            score.precision,
-            score.recall,
-        )
+        values = score.scalars()
+        for key, value in values.items():
+            self.writer.add_scalar(f"{name}/{key}", value, self.step)
+        log.info("%s: %s", name, ", ".join(f"{key} {v:.3f}" for key, v in values.items()))
 
     @property
     def result(self) -> CorrespondenceNetwork:
@@ -224,14 +269,12 @@ class _Run:
         return self.network if self.average is None else self.average
 
     def _info(self, summary: dict) -> ModelInfo:
-        taught_by = self.taught_by  # a pupil's logits mean what its teacher's do
         return ModelInfo(
             name=self.config.name,
             features=self.config.features,
             network=self.config.network,
             side=self.config.side,
-            keep_above=taught_by.keep_above if taught_by else 0.0,
-            trust_above=taught_by.trust_above if taught_by else 0.0,
+            **self.limits,
             training={
                 "step": self.step,
                 "date": datetime.date.today().isoformat(),
@@ -274,6 +317,7 @@ class _Run:
             "validation",
             "validate_every",
             "validation_pairs",
+            "watch_pairs",
             "save_every",
             "workers",
         }
@@ -318,24 +362,67 @@ class _Run:
                 skipped=self.skipped,
             )
 
+            written, printed = Means(), Means()
+
             def report(losses: dict[str, float]) -> None:
+                written.add(losses)
+                printed.add(losses)
                 progress.update(
                     task, completed=self.step, loss=losses["loss"], skipped=self.skipped
                 )
                 if self.step % LOG_EVERY == 0:
-                    for name, value in losses.items():
+                    for name, value in written.take().items():
                         self.writer.add_scalar(f"train/{name}", value, self.step)
                     self.writer.add_scalar("train/skipped", self.skipped, self.step)
                 if progress.disable and self.step % self.config.save_every == 0:
                     log.info(
-                        "step %d of %d: loss %.4f, %d batches skipped",
+                        "step %d of %d: %s, %d batches skipped",
                         self.step,
                         self.config.steps,
-                        losses["loss"],
+                        ", ".join(f"{name} {value:.4f}" for name, value in printed.take().items()),
                         self.skipped,
                     )
 
             yield report
+
+
+class Means:
+    """Means of named values since they were last taken; what is not finite is left out."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[float, int]] = {}
+
+    def add(self, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            if math.isfinite(value):
+                total, count = self._sums.get(name, (0.0, 0))
+                self._sums[name] = total + value, count + 1
+
+    def take(self) -> dict[str, float]:
+        sums, self._sums = self._sums, {}
+        return {name: total / count for name, (total, count) in sums.items()}
+
+
+@torch.no_grad()
+def watched_losses(
+    config: TrainConfig, network: CorrespondenceNetwork, batch: Batch
+) -> dict[str, float]:
+    """The losses of a batch of any size with the final weight of each, by name."""
+    network.eval()
+    device, means = next(network.parameters()).device, Means()
+    for start in range(0, len(batch.xs), config.batch):
+        some = slice(start, start + config.batch)
+        part = Batch(batch.xs[some], batch.labels[some], batch.E_gt[some])
+        losses = batch_losses(config, config.steps, network(part.xs.to(device)), part)
+        means.add({name: value.item() for name, value in losses.items()})
+    return means.take()
+
+
+def regression_weight(config: TrainConfig, step: int) -> float:
+    """beta at a step: zero, then growing over the ramp, then what the configuration says."""
+    if step < config.beta_from:
+        return 0.0
+    return config.beta * min(1.0, (step - config.beta_from + 1) / max(config.beta_ramp, 1))
 
 
 def batch_losses(
@@ -346,16 +433,18 @@ def batch_losses(
     if config.loss == "direct":
         return {"loss": essential_loss(output, E_gt)}
     labels, xs = batch.labels.to(output.device), batch.xs.to(output.device)
-    alpha, beta = config.alpha, config.beta if step >= config.beta_from else 0.0
+    alpha, beta = config.alpha, regression_weight(config, step)
     if config.loss == "classification":
         beta = 0.0
     elif config.loss == "essential":
         alpha, beta = 0.0, 1.0
     losses = {}
     if alpha:
-        losses["classification"] = classification_loss(output, labels)
+        losses["classification"] = classification_loss(output + config.margin, labels)
     if beta:
-        losses["regression"] = regression_loss(output, xs, E_gt)
+        losses["regression"] = regression_loss(
+            output, xs, E_gt, config.regression, config.conditioned, config.pair_clip
+        )
     total = alpha * losses.get("classification", 0.0) + beta * losses.get("regression", 0.0)
     if taught is not None:
         losses["distillation"] = distillation_loss(output, taught)
@@ -437,7 +526,7 @@ def share_gradients(network: nn.Module, world: int) -> None:
     1.6 MB, and deadlocks if it is the last to let go of Gloo's process group: it then waits for
     Gloo's threads with the interpreter locked, and they for the interpreter.
     """
-    gradients = [weights.grad for weights in network.parameters()]
+    gradients = [w.grad for w in network.parameters() if w.grad is not None]
     shared = torch.cat([gradient.flatten() for gradient in gradients])
     dist.all_reduce(shared)
     shared /= world
@@ -446,9 +535,10 @@ def share_gradients(network: nn.Module, world: int) -> None:
         gradient.copy_(mean.view_as(gradient))
 
 
-def _initial_network(config: TrainConfig) -> CorrespondenceNetwork:
+def _initial_network(config: TrainConfig) -> tuple[CorrespondenceNetwork, ModelInfo | None]:
+    """The network to start with, and what is said of the model it was taken from."""
     if not config.init:
-        return CorrespondenceNetwork(config.network)
+        return CorrespondenceNetwork(config.network), None
     start, info = load_checkpoint(config.init)
     asked = config.network
     deeper = info.network.blocks > asked.blocks and asked.context != "pointnet"
@@ -460,8 +550,28 @@ def _initial_network(config: TrainConfig) -> CorrespondenceNetwork:
     network = CorrespondenceNetwork(asked)
     weights = start.state_dict()
     weights["input.weight"] = _input_weights(weights["input.weight"], info.side, config.side)
+    weights["output.bias"] = weights["output.bias"] - (config.margin - _margin(info))
     network.load_state_dict(weights)
-    return network
+    return network, info
+
+
+def _margin(info: ModelInfo) -> float:
+    """The margin that a model was trained with."""
+    return float(info.training.get("config", {}).get("margin", 0.0))
+
+
+def _limits(config: TrainConfig, model: ModelInfo | None) -> dict[str, float]:
+    """Logits above which matches are kept and trusted: as the model does that was learned from.
+
+    Its logits mean the same but for the margin. Without one, matches more likely right than wrong
+    (in balance) are kept, and all of them trusted.
+    """
+    if model is None:
+        return {"keep_above": -config.margin, "trust_above": -config.margin}
+    if config.teacher:
+        return {"keep_above": model.keep_above, "trust_above": model.trust_above}
+    shift = config.margin - _margin(model)
+    return {"keep_above": model.keep_above - shift, "trust_above": model.trust_above - shift}
 
 
 def _spread(count: int, of: int) -> list[int]:
@@ -497,7 +607,3 @@ def _plain(value):
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _rounded(values: dict[int, float]) -> str:
-    return "/".join(f"{value:.3f}" for value in values.values())

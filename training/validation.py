@@ -9,13 +9,17 @@ import torch
 from torch import nn
 
 from lgc_ros.errors import DatasetError
-from lgc_ros.estimation.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
+from lgc_ros.estimation.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOptions, PoseEstimate
 from lgc_ros.estimation.methods import FILTER_ESTIMATOR
+from lgc_ros.estimation.two_view import estimator_options
 from lgc_ros.evaluation.pair_metrics import (
     NO_POSE_ERROR_DEG,
+    area_under_curve,
     mean_average_precision,
     pose_error_deg,
 )
+from lgc_ros.filter.checkpoint import ModelInfo
+from lgc_ros.filter.correspondence_filter import match_scores, top_scoring
 from lgc_ros.filter.network import match_weights
 from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.geometry import epipolar as geometry
@@ -25,44 +29,69 @@ from training.data.dump import Dump, LabelledPair
 
 @dataclass(frozen=True)
 class ValidationScore:
-    """Means over pairs: mAP by threshold in degrees with and without the robust estimator."""
+    """Pose errors in degrees of every pair, and mean precision and recall of what is kept.
 
-    map_robust: dict[int, float]
-    map_eight_point: dict[int, float]
+    Attributes:
+        robust: errors with the robust estimator, as `cn` has it.
+        eight_point: errors of the weighted 8-point alone, as `cn-8pt-plain` has it.
+    """
+
+    robust: np.ndarray
+    eight_point: np.ndarray
     precision: float
     recall: float
 
     @property
     def headline(self) -> float:
         """What picks the best weights: mean mAP of the robust pose over the thresholds."""
-        return float(np.mean(list(self.map_robust.values())))
+        return float(np.mean(list(mean_average_precision(self.robust).values())))
+
+    @property
+    def closed_form(self) -> float:
+        """The same of the weighted 8-point alone."""
+        return float(np.mean(list(mean_average_precision(self.eight_point).values())))
+
+    def scalars(self) -> dict[str, float]:
+        """mAP and AUC by threshold of both, precision and recall, by name."""
+        values = {"precision": self.precision, "recall": self.recall}
+        for suffix, errors in (("", self.robust), ("_8pt", self.eight_point)):
+            for name, by_threshold in (
+                ("map", mean_average_precision(errors)),
+                ("auc", area_under_curve(errors)),
+            ):
+                values |= {f"{name}{deg}{suffix}": v for deg, v in by_threshold.items()}
+        return values
 
 
 def validate(
     network: nn.Module,
     dump: Dump,
-    side: tuple[str, ...],
+    info: ModelInfo,
     label_threshold: float,
     max_pairs: int,
 ) -> ValidationScore:
-    """Score evenly spaced pairs of a dump; a pose that cannot be found counts as 180 degrees."""
+    """Score evenly spaced pairs of a dump; a pose that cannot be found counts as 180 degrees.
+
+    What is kept and trusted, and the options of the estimator, are those of `cn` with a model of
+    this `info`.
+    """
     network.eval()
     chosen = np.linspace(0, len(dump) - 1, min(max_pairs, len(dump))).round().astype(int)
-    rows = [_score_pair(network, dump[int(i)], side, label_threshold) for i in chosen]
+    rows = [_score_pair(network, dump[int(i)], info, label_threshold) for i in chosen]
     robust, eight_point, precision, recall = np.array(rows).T
     return ValidationScore(
-        map_robust=mean_average_precision(robust),
-        map_eight_point=mean_average_precision(eight_point),
+        robust=robust,
+        eight_point=eight_point,
         precision=float(precision.mean()),
         recall=float(recall.mean()),
     )
 
 
 def _score_pair(
-    network: nn.Module, pair: LabelledPair, side: tuple[str, ...], label_threshold: float
+    network: nn.Module, pair: LabelledPair, info: ModelInfo, label_threshold: float
 ) -> tuple[float, float, float, float]:
     """Pose errors in degrees with the robust estimator and the 8-point, precision, recall."""
-    inputs = network_inputs(pair.xs[:, :2], pair.xs[:, 2:], pair, side)
+    inputs = network_inputs(pair.xs[:, :2], pair.xs[:, 2:], pair, info.side)
     device = next(network.parameters()).device
     with torch.inference_mode():
         output = network(torch.as_tensor(inputs, device=device)[None])[0]
@@ -73,14 +102,16 @@ def _score_pair(
         R_10, t_10, _ = geometry.recover_pose(E, x[:, :2], x[:, 2:])
         error = pose_error_deg(R_10, t_10, pair.R_10, pair.t_10)
         return error, error, 0.0, 0.0
-    weights = match_weights(output).double().numpy()
-    kept, right = weights > 0, pair.ys < label_threshold
-    survivors = to_correspondences(pair, weights).subset(kept)
-    distinct = survivors.subset(one_to_one(survivors, survivors.scores))
+    logits = output.double().numpy()
+    kept, right = logits > info.keep_above, pair.ys < label_threshold
+    ranked = to_correspondences(pair, match_scores(logits, info)).subset(kept)
+    ranked = ranked.subset(one_to_one(ranked, ranked.scores))
+    ranked = ranked.subset(top_scoring(ranked.scores, match_scores(info.trust_above, info)))
+    weighted = to_correspondences(pair, match_weights(output).double().numpy()).subset(kept)
     correct = int((kept & right).sum())
     return (
-        _error(ESTIMATORS[FILTER_ESTIMATOR](distinct, EstimatorOptions()), pair),
-        _error(ESTIMATORS["8pt"](survivors, EstimatorOptions()), pair),
+        _error(ESTIMATORS[FILTER_ESTIMATOR](ranked, estimator_options("cn")), pair),
+        _error(ESTIMATORS[EIGHT_POINT](weighted, EstimatorOptions()), pair),
         correct / max(int(kept.sum()), 1),
         correct / max(int(right.sum()), 1),
     )

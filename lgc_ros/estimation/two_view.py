@@ -17,7 +17,12 @@ from lgc_ros.estimation.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOpti
 from lgc_ros.estimation.methods import FILTER_ESTIMATOR, parse_method
 from lgc_ros.features.base import make_extractor
 from lgc_ros.filter.checkpoint import shipped_models
-from lgc_ros.filter.correspondence_filter import MAX_TRUSTED, CorrespondenceFilter, top_scoring
+from lgc_ros.filter.correspondence_filter import (
+    MAX_TRUSTED,
+    CorrespondenceFilter,
+    match_scores,
+    top_scoring,
+)
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.epipolar import (
     EIGHT_POINT_MINIMUM,
@@ -177,7 +182,8 @@ class RelativePoseSolver:
         kept, scores = np.ones(len(correspondences), bool), None
         if self.filter is not None:  # section 3.2
             filtered = self.filter(correspondences)
-            kept, scores = filtered.kept, filtered.weights
+            closed_form = self.method.estimator == EIGHT_POINT
+            kept, scores = filtered.kept, filtered.weights if closed_form else filtered.scores
             correspondences = replace(correspondences, scores=scores)
         elif self.method.ratio:
             kept = ratio_test(correspondences)
@@ -229,7 +235,8 @@ class RelativePoseSolver:
             scores = -survivors.ratio if survivors.scores is None else survivors.scores
             survivors = survivors.subset(one_to_one(survivors, scores))
         if self.filter is not None and self.method.estimator != EIGHT_POINT:
-            trusted = top_scoring(survivors.scores, np.tanh(self.filter.info.trust_above), most)
+            info = self.filter.info
+            trusted = top_scoring(survivors.scores, match_scores(info.trust_above, info), most)
             survivors = survivors.subset(trusted)
         return ESTIMATORS[self.method.estimator](survivors, options)
 

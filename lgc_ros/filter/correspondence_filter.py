@@ -9,7 +9,7 @@ import numpy as np
 
 from lgc_ros.errors import CheckpointError
 from lgc_ros.filter.backends.engines import make_engine
-from lgc_ros.filter.checkpoint import load_checkpoint
+from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint
 from lgc_ros.filter.network import COORDINATES
 from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.matching.correspondences import Correspondences
@@ -26,11 +26,14 @@ class FilterResult:
     Attributes:
         logits: (N,) float64, higher is better; 0 is the network's own decision boundary.
         weights: (N,) float64 in [0, 1), the weights of the weighted 8-point algorithm.
+        scores: (N,) float64 in [0, 1), which rank all kept matches. They equal the weights unless
+            the model keeps matches without weight.
         kept: (N,) bool, matches with a logit above the model's threshold.
     """
 
     logits: np.ndarray
     weights: np.ndarray
+    scores: np.ndarray
     kept: np.ndarray
 
 
@@ -76,15 +79,21 @@ class CorrespondenceFilter:
         """Score every match of a pair."""
         if len(correspondences) == 0:
             empty = np.empty(0)
-            return FilterResult(empty, empty, np.empty(0, bool))
+            return FilterResult(empty, empty, empty, np.empty(0, bool))
         c = correspondences
         rows = network_inputs(c.x0, c.x1, c, self.info.side)
         logits = self._run(rows).astype(np.float64)
         return FilterResult(
             logits=logits,
             weights=np.tanh(np.maximum(logits, 0)),
+            scores=match_scores(logits, self.info),
             kept=logits > self.info.keep_above,
         )
+
+
+def match_scores(logits: np.ndarray | float, info: ModelInfo) -> np.ndarray:
+    """Scores in [0, 1) that rank the matches a model keeps, also those with a negative logit."""
+    return np.tanh(np.maximum(logits - min(info.keep_above, 0.0), 0))
 
 
 def top_scoring(scores: np.ndarray, above: float, most: int = MAX_TRUSTED) -> np.ndarray:

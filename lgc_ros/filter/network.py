@@ -85,15 +85,21 @@ class PopulationNorm(nn.BatchNorm1d):
 
 
 class Perceptron(nn.Module):
-    """Linear map shared by all matches, normalization, ReLU."""
+    """Linear map shared by all matches, normalization, ReLU.
+
+    Both normalizations subtract a mean that includes the bias of the linear map while training;
+    Context Normalization always does, so there the bias is not even added.
+    """
 
     def __init__(self, inputs: int, outputs: int, context: bool) -> None:
         super().__init__()
         self.linear = nn.Linear(inputs, outputs)
         self.norm = ContextNorm(outputs) if context else PopulationNorm(outputs)
+        self.context = context
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(self.norm(self.linear(x)))
+        bias = None if self.context else self.linear.bias
+        return torch.relu_(self.norm(nn.functional.linear(x, self.linear.weight, bias)))
 
 
 class ResidualBlock(nn.Module):

@@ -1,11 +1,14 @@
 """The filter scores matches with a trained model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from scenes import as_correspondences, random_scene
 
 from lgc_ros.errors import CheckpointError, ConfigError
+from lgc_ros.estimation.two_view import RelativePoseSolver
 from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.filter.correspondence_filter import CorrespondenceFilter, top_scoring
 from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
@@ -46,9 +49,30 @@ def test_scores_equal_those_of_the_network(sift_filter):
     assert np.array_equal(result.kept, result.logits > info.keep_above)
 
 
+def test_matches_that_are_kept_without_a_weight_are_ranked_all_the_same(sift_filter, tmp_path):
+    """A model whose logits, and what it keeps and trusts, are all lower by 3 means the same."""
+    network, info = load_checkpoint("sift")
+    with torch.no_grad():
+        network.output.bias -= 3
+    lower = replace(info, keep_above=info.keep_above - 3, trust_above=info.trust_above - 3)
+    path = tmp_path / "lower.safetensors"
+    save_checkpoint(path, network, lower)
+    matches, _ = contaminated()
+    before, after = sift_filter(matches), CorrespondenceFilter(path, device="cpu")(matches)
+    assert np.array_equal(after.kept, before.kept)
+    light = before.kept & (before.logits < 3)
+    assert light.any()
+    assert not after.weights[light].any()
+    order = np.argsort(-after.logits[light])
+    assert (np.diff(after.scores[light][order]) <= 0).all()
+    assert (after.scores[light] > 0).all()
+    poses = [RelativePoseSolver("cn", model=model)(matches).pose for model in ("sift", path)]
+    np.testing.assert_allclose(poses[0].E_10, poses[1].E_10, atol=1e-6)
+
+
 def test_no_matches_give_no_scores(sift_filter):
     result = sift_filter(as_correspondences(np.empty((0, 2)), np.empty((0, 2))))
-    assert len(result.logits) == len(result.weights) == len(result.kept) == 0
+    assert {len(value) for value in vars(result).values()} == {0}
 
 
 def test_features_of_another_kind_are_rejected(sift_filter):

@@ -14,7 +14,9 @@ from training.data.batches import (
     Batches,
     SourceConfig,
     choose_matches,
+    crop_pair,
     scene_balance,
+    thin_pair,
     turn_pair,
 )
 from training.data.dump import LabelledPair, write_dump
@@ -150,6 +152,46 @@ def test_matches_are_chosen_with_all_that_belongs_to_them(count):
         assert set(chosen.ratio.tolist()) == set(pair.ratio.tolist())
     else:
         assert len(set(chosen.ratio.tolist())) == count
+
+
+def varied(change, seeds=30):
+    """Simulated pairs of 1000 matches and what a change makes of each."""
+    for seed in range(seeds):
+        pair = simulate_pair(np.random.default_rng(seed), 1000)
+        yield pair, change(np.random.default_rng(seed), pair, 1e-4)
+
+
+def test_cropping_keeps_the_matches_inside_a_window_of_each_image():
+    narrower = 0
+    for pair, cropped in varied(crop_pair):
+        assert (cropped.ys < 1e-4).sum() >= min(40, (pair.ys < 1e-4).sum())
+        low, high = cropped.xs.min(axis=0), cropped.xs.max(axis=0)
+        inside = ((pair.xs >= low) & (pair.xs <= high)).all(axis=1)
+        np.testing.assert_array_equal(pair.xs[inside], cropped.xs)
+        np.testing.assert_array_equal(pair.ratio[inside], cropped.ratio)
+        narrower += len(cropped.xs) < 0.8 * len(pair.xs)
+    assert narrower > 10
+
+
+def test_thinning_takes_right_matches_away_and_no_wrong_ones():
+    fewer = []
+    for pair, thinned in varied(thin_pair):
+        before, after = (pair.ys < 1e-4).sum(), (thinned.ys < 1e-4).sum()
+        assert (thinned.ys >= 1e-4).sum() == (pair.ys >= 1e-4).sum()
+        assert min(before, 40) <= after <= before
+        assert after >= before // 8
+        fewer.append(after / before)
+    assert min(fewer) < 0.3 < max(fewer)
+
+
+def test_a_source_varies_the_share_of_its_pairs_that_is_asked_for():
+    def drawn(**options):
+        return batches((SourceConfig("simulation", **options),), batch=40, matches=500)[0]
+
+    plain, half, all_thin = (drawn(thin=share).labels.mean() for share in (0.0, 0.5, 1.0))
+    assert all_thin < half < plain
+    cropped, whole = (drawn(crop=share).xs[..., :4].std(1).mean() for share in (1.0, 0.0))
+    assert cropped < 0.95 * whole
 
 
 def test_large_scenes_do_not_drown_small_ones(tmp_path):

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import torch
 from scenes import random_scene
+from transforms3d.euler import euler2mat
 
 from training.losses import (
+    REGRESSIONS,
     classification_loss,
     distillation_loss,
+    epipolar_loss,
     essential_loss,
     regression_loss,
 )
@@ -62,35 +65,82 @@ def test_the_sign_and_scale_of_an_essential_matrix_do_not_matter():
     assert 0 < expected <= 2
 
 
-def test_weights_that_leave_out_all_wrong_matches_have_no_regression_loss():
+@pytest.mark.parametrize("kind", REGRESSIONS)
+@pytest.mark.parametrize("conditioned", [False, True])
+def test_weights_that_leave_out_all_wrong_matches_have_no_regression_loss(kind, conditioned):
     xs, labels, E_gt = pair_tensors(outliers=200)
     perfect = torch.where(labels > 0, 3.0, -3.0)
-    assert regression_loss(perfect, xs, E_gt).item() < 1e-6
-    assert regression_loss(torch.ones_like(labels), xs, E_gt).item() > 0.1
+    assert regression_loss(perfect, xs, E_gt, kind, conditioned).item() < 1e-5
+    assert regression_loss(torch.ones_like(labels), xs, E_gt, kind, conditioned).item() > 0.1
 
 
-def test_side_information_does_not_enter_the_eight_point():
-    xs, labels, E_gt = pair_tensors(outliers=20)
-    with_side = torch.cat([xs, torch.rand(1, xs.shape[1], 2)], dim=-1)
-    assert regression_loss(labels, with_side, E_gt) == regression_loss(labels, xs, E_gt)
+def test_the_epipolar_loss_grows_with_the_error_of_the_pose_up_to_a_limit():
+    xs, _, E_gt = pair_tensors(outliers=100)
+    turns = [euler2mat(0, 0, np.radians(angle)) for angle in (0.0, 0.5, 2.0, 8.0, 90.0)]
+    losses = [epipolar_loss(E_gt.double() @ torch.tensor(turn), xs, E_gt).item() for turn in turns]
+    assert losses[0] == pytest.approx(0, abs=1e-5)
+    assert losses == sorted(losses)
+    assert losses[-1] <= 1
+
+
+def test_the_epipolar_loss_is_a_half_at_three_degrees():
+    """Cameras side by side: epipolar lines are rows, which another E shifts by a constant."""
+    E_gt = torch.tensor([[[0.0, 0, 0], [0, 0, -1], [0, 1, 0]]])
+    moved = E_gt.clone()
+    moved[0, 2, 2] = np.radians(3)
+    xs = torch.rand(1, 50, 4) - 0.5
+    assert epipolar_loss(moved, xs, E_gt).item() == pytest.approx(0.5, abs=0.02)
+
+
+def test_matches_off_their_epipolar_lines_leave_the_epipolar_loss_of_the_truth_at_zero():
+    xs, _, E_gt = pair_tensors()
+    wrong = xs.clone()
+    wrong[..., 2:] += 0.05 * torch.randn_like(wrong[..., 2:])
+    assert epipolar_loss(E_gt, wrong, E_gt).item() == pytest.approx(0, abs=1e-5)
+
+
+def test_no_pair_pulls_harder_than_the_clip_and_the_others_pull_as_before():
+    pairs = [pair_tensors(seed, outliers=20) for seed in range(6)]
+    xs, labels, E_gt = (torch.cat([pair[k] for pair in pairs]) for k in range(3))
+
+    def pull(clip):
+        logits = (0.3 + labels).requires_grad_()
+        loss = regression_loss(logits, xs, E_gt, "essential", True, clip)
+        loss.backward()
+        return loss.item(), logits.grad * len(pairs)
+
+    loss, free = pull(0.0)
+    limit = free.norm(dim=1).median().item()
+    same_loss, clipped = pull(limit)
+    assert same_loss == loss
+    hard = free.norm(dim=1) > limit
+    torch.testing.assert_close(clipped[~hard], free[~hard])
+    torch.testing.assert_close(clipped[hard].norm(dim=1), torch.full((int(hard.sum()),), limit))
+    shortened = torch.cosine_similarity(clipped[hard], free[hard], dim=1)
+    torch.testing.assert_close(shortened, torch.ones_like(shortened))
 
 
 @pytest.mark.parametrize("logit", [-2.0, 0.0, 2.0, 60.0])
-def test_the_gradient_is_finite_whatever_the_network_says(logit):
+@pytest.mark.parametrize("kind", REGRESSIONS)
+@pytest.mark.parametrize("conditioned", [False, True])
+def test_the_gradient_is_finite_whatever_the_network_says(logit, kind, conditioned):
     xs, labels, E_gt = pair_tensors(outliers=20)
     logits = torch.full_like(labels, logit, requires_grad=True)
-    regression_loss(logits, xs, E_gt).backward()
+    regression_loss(logits, xs, E_gt, kind, conditioned).backward()
     assert torch.isfinite(logits.grad).all()
 
 
-def test_the_regression_loss_pulls_wrong_matches_down():
+@pytest.mark.parametrize(
+    ("kind", "conditioned"), [("essential", False), ("essential", True), ("epipolar", True)]
+)
+def test_the_regression_loss_pulls_wrong_matches_down(kind, conditioned):
     xs, labels, E_gt = pair_tensors(outliers=100)
     logits = torch.full_like(labels, 0.5, requires_grad=True)
     optimizer = torch.optim.Adam([logits], lr=0.05)
     losses = []
-    for _ in range(60):
+    for _ in range(100):
         optimizer.zero_grad()
-        loss = regression_loss(logits, xs, E_gt)
+        loss = regression_loss(logits, xs, E_gt, kind, conditioned)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -98,9 +148,10 @@ def test_the_regression_loss_pulls_wrong_matches_down():
     assert logits[labels == 1].mean() > logits[labels == 0].mean()
 
 
-def test_a_pair_that_is_not_finite_makes_the_loss_nan_and_no_error():
+@pytest.mark.parametrize("kind", REGRESSIONS)
+def test_a_pair_that_is_not_finite_makes_the_loss_nan_and_no_error(kind):
     xs, labels, E_gt = pair_tensors(outliers=5)
     broken = xs.clone()
     broken[0, 3, 1] = torch.nan
     both = torch.cat([xs, broken]), torch.cat([E_gt, E_gt])
-    assert regression_loss(labels.repeat(2, 1), *both).isnan()
+    assert regression_loss(labels.repeat(2, 1), *both, kind, conditioned=True).isnan()

@@ -13,17 +13,24 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 
 import training.trainer
 from lgc_ros.errors import CheckpointError, ConfigError, DatasetError
-from lgc_ros.filter.checkpoint import load_checkpoint, save_checkpoint
-from lgc_ros.filter.network import CorrespondenceNetwork
+from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
+from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
 from training.config import TrainConfig, read_train_config
 from training.data.batches import Batches, SourceConfig
 from training.data.dump import Dump, write_dump
 from training.data.simulation import simulate_pair
-from training.trainer import batch_losses, learning_rate, train
+from training.trainer import (
+    batch_losses,
+    learning_rate,
+    regression_weight,
+    train,
+    watched_losses,
+)
 from training.validation import ValidationScore, validate
 
 ROOT = Path(training.trainer.__file__).parent.parent
@@ -121,6 +128,39 @@ def test_the_regression_loss_comes_in_after_a_while():
     assert set(early) == {"loss", "classification"}
     expected = late["classification"] + 0.1 * late["regression"]
     assert late["loss"].item() == pytest.approx(expected.item())
+
+
+def test_the_weight_of_the_regression_loss_grows_over_a_ramp():
+    config = tiny(beta=0.4, beta_from=20, beta_ramp=4)
+    weights = [regression_weight(config, step) for step in (0, 19, 20, 21, 23, 500)]
+    assert weights == pytest.approx([0, 0, 0.1, 0.2, 0.4, 0.4])
+
+
+def test_the_kind_of_regression_is_chosen(tmp_path):
+    config = tiny(beta_from=0)
+    batch = Batches(config.sources, steps=1, batch=2, matches=MATCHES)[0]
+    logits = torch.randn(2, MATCHES)
+
+    def regression(**options):
+        return batch_losses(replace(config, **options), 0, logits, batch)["regression"].item()
+
+    plain, conditioned = regression(), regression(conditioned=True)
+    epipolar = regression(regression="epipolar", conditioned=True)
+    assert len({plain, conditioned, epipolar}) == 3
+    train(tiny(regression="epipolar", conditioned=True, pair_clip=0.05, beta_from=0), tmp_path)
+
+
+def test_products_in_bfloat16_learn_nearly_the_same(tmp_path):
+    config = tiny(steps=40, batch=8, learning_rate=5e-3)
+    unseen = Batches(config.sources, steps=1, batch=64, matches=MATCHES, seed=99)[0]
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        last = train(replace(config, precision=precision), tmp_path / precision)
+        network = load_checkpoint(last)[0]
+        assert {value.dtype for value in network.state_dict().values()} == {torch.float32}
+        losses[precision] = watched_losses(config, network, unseen)["classification"]
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.05)
+    assert losses["bfloat16"] != losses["float32"]
 
 
 def test_the_learning_rate_warms_up_and_decays():
@@ -258,10 +298,12 @@ def test_a_broken_resume_point_is_named(tmp_path):
 
 
 def test_validation_accuracy_picks_the_best_weights(monkeypatch, dumps, tmp_path):
-    accuracy = iter([0.2, 0.6, 0.4])
+    """Those of the robust pose, and beside them those of the closed form."""
+    found = iter([(2, 1), (6, 2), (4, 3)])
 
     def scored(*args):
-        return ValidationScore({5: next(accuracy)}, {5: 0.0}, 0.0, 0.0)
+        robust, closed = (np.repeat([0.0, 180.0], [right, 10 - right]) for right in next(found))
+        return ValidationScore(robust, closed, 0.0, 0.0)
 
     monkeypatch.setattr(training.trainer, "validate", scored)
     config = tiny(steps=6, validate_every=2, validation=(str(dumps / "good.hdf5"),))
@@ -270,7 +312,48 @@ def test_validation_accuracy_picks_the_best_weights(monkeypatch, dumps, tmp_path
     _, info = load_checkpoint(best)
     assert info.training["step"] == 4
     assert info.training["validation_map"] == 0.6
+    assert info.training["validation_map_8pt"] == 0.2
+    assert load_checkpoint(tmp_path / "best_8pt.safetensors")[1].training["step"] == 6
     assert load_checkpoint(tmp_path / "last.safetensors")[1].training["step"] == 6
+
+
+def scalars(out):
+    """What TensorBoard shows: by name, the values by step."""
+    events = EventAccumulator(str(out)).Reload()
+    return {
+        name: {event.step: event.value for event in events.Scalars(name)}
+        for name in events.Tags()["scalars"]
+    }
+
+
+def test_curves_are_means_and_both_methods_are_watched(monkeypatch, dumps, tmp_path):
+    monkeypatch.setattr(training.trainer, "LOG_EVERY", 4)
+    seen = []
+    update = training.trainer._Run._update
+
+    def noted(self, batch):
+        losses = update(self, batch)
+        seen.append(losses["classification"])
+        return losses
+
+    monkeypatch.setattr(training.trainer._Run, "_update", noted)
+    good = str(dumps / "good.hdf5")
+    train(tiny(steps=8, validate_every=4, validation=(good,), watch_pairs=6), tmp_path)
+    shown = scalars(tmp_path)
+    means = {4: np.mean(seen[:4]), 8: np.mean(seen[4:])}
+    assert shown["train/classification"] == pytest.approx(means, rel=1e-5)
+    for name in ("map5", "auc20", "map5_8pt", "auc20_8pt", "precision"):
+        assert set(shown[f"good/{name}"]) == {4, 8}
+    for name in ("training", "validation"):
+        assert set(shown[f"loss_classification/{name}"]) == {4, 8}
+        assert set(shown[f"loss_regression/{name}"]) == {4, 8}
+
+
+def test_the_model_gone_on_from_is_validated_first(dumps, tmp_path):
+    first = train(tiny(steps=2), tmp_path / "first")
+    tuned = tiny(steps=2, init=str(first), validation=(str(dumps / "good.hdf5"),))
+    train(tuned, tmp_path / "tuned")
+    assert set(scalars(tmp_path / "tuned")["validation/map_8pt"]) == {0, 2}
 
 
 class KnowsTheAnswer(nn.Module):
@@ -289,13 +372,15 @@ class KnowsTheAnswer(nn.Module):
 
 def test_validation_measures_what_the_network_keeps(dumps):
     dump = Dump(dumps / "good.hdf5")
-    perfect = validate(KnowsTheAnswer(dump, 3.0, -3.0), dump, (), 1e-4, 100)
+    info = ModelInfo("any", "sift", NetworkConfig())
+    perfect = validate(KnowsTheAnswer(dump, 3.0, -3.0), dump, info, 1e-4, 100)
     assert perfect.precision == perfect.recall == 1
-    blind = validate(KnowsTheAnswer(dump, 3.0, 3.0), dump, (), 1e-4, 100)
+    blind = validate(KnowsTheAnswer(dump, 3.0, 3.0), dump, info, 1e-4, 100)
     assert blind.recall == 1
     assert blind.precision < 0.8
     assert perfect.headline > blind.headline
-    assert perfect.map_eight_point[20] > blind.map_eight_point[20]
+    assert perfect.closed_form > blind.closed_form
+    assert perfect.scalars()["map20_8pt"] > blind.scalars()["map20_8pt"]
 
 
 def test_training_goes_on_from_a_model(dumps, tmp_path):
@@ -304,6 +389,28 @@ def test_training_goes_on_from_a_model(dumps, tmp_path):
     assert_same_weights(train(tuned, tmp_path / "tuned"), first)
     with pytest.raises(ConfigError, match="the configuration asks for"):
         train(tiny(init=str(first), width=8), tmp_path / "other")
+
+
+def test_a_margin_shifts_logits_and_what_is_kept_with_them(tmp_path):
+    start, info = load_checkpoint(train(tiny(steps=4), tmp_path / "first"))
+    path = tmp_path / "start.safetensors"
+    save_checkpoint(path, start, replace(info, keep_above=0.5, trust_above=4.0))
+    still = tiny(steps=1, learning_rate=0.0, margin=3.0)
+    xs = Batches(still.sources, steps=1, batch=2, matches=MATCHES)[0].xs
+    once = train(replace(still, init=str(path)), tmp_path / "once")
+    twice = train(replace(still, init=str(once)), tmp_path / "twice")
+    for result in (once, twice):  # what has the margin already is not shifted again
+        shifted, said = load_checkpoint(result)
+        torch.testing.assert_close(shifted(xs), start(xs) - 3)
+        assert (said.keep_above, said.trust_above) == (-2.5, 1.0)
+
+
+def test_classification_learns_log_odds_less_the_margin():
+    config = tiny(beta_from=10)
+    batch = Batches(config.sources, steps=1, batch=2, matches=MATCHES)[0]
+    logits = torch.randn(2, MATCHES)
+    plain = batch_losses(config, 0, logits, batch)
+    assert batch_losses(replace(config, margin=2.0), 0, logits - 2, batch) == plain
 
 
 def test_a_shallower_network_takes_blocks_of_a_deeper_one(tmp_path):
@@ -340,6 +447,8 @@ def test_a_teacher_of_other_side_information_is_refused(tmp_path):
         train(tiny(teacher=str(teacher), side=("ratio",)), tmp_path / "pupil")
     with pytest.raises(ConfigError, match="a teacher tells logits"):
         tiny(teacher=str(teacher), loss="direct")
+    with pytest.raises(ConfigError, match="the margin of its teacher"):
+        tiny(teacher=str(teacher), margin=1.0)
 
 
 def test_side_information_can_be_added_and_taken_away(dumps, tmp_path):
@@ -370,6 +479,8 @@ def test_a_dump_without_the_side_information_is_refused_at_once(dumps, tmp_path)
     [
         ("learning_rte: 1", "'learning_rte', did you mean 'learning_rate'"),
         ("loss: l2", "loss is 'l2', it must be one of hybrid"),
+        ("regression: pose", "regression is 'pose', it must be one of essential, epipolar"),
+        ("precision: float16", "precision is 'float16', it must be one of float32, bfloat16"),
         ("context: attention", "context is 'attention'"),
         ("side: [scale]", "unknown side information scale; known are ratio, mutual"),
         ("steps: many", "steps is 'many', it must be a number"),

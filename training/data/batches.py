@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,16 @@ from training.data.simulation import simulate_pair
 MIN_DEPTH_AFTER_TURN = 0.4
 """A virtual rotation must not turn a viewing ray further sideways than this z component."""
 
+CROP = (0.4, 1.0)
+"""Shortest and longest side of a cropped window, as shares of the image's."""
+
+THIN_HALVINGS = 3.0
+MIN_RIGHT = 40
+"""Neither cropping nor thinning leaves fewer right matches than this."""
+
+KEPT_BYTES = 1 << 30
+"""Pairs of a dump that are kept in memory, by each process that reads from it."""
+
 SIDE = ("ratio", "mutual", "zoom", "roll")
 """What a pair knows of each match beside its coordinates."""
 
@@ -41,12 +52,17 @@ class SourceConfig:
         weight: how often it is drawn, relative to the other sources.
         path: dump file, for ``dump``.
         turn: apply random virtual rotations and mirroring, which keep the geometry exact.
+        crop: share of the pairs of which only a random window of each image is used, as a longer
+            lens would see it.
+        thin: share of the pairs that lose a random part of their right matches.
     """
 
     kind: str
     weight: float = 1.0
     path: str | None = None
     turn: bool = False
+    crop: float = 0.0
+    thin: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +90,7 @@ class Batches(torch.utils.data.Dataset):
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        self.sources = [open_source(source, matches, side) for source in sources]
+        self.sources = [open_source(s, matches, side, label_threshold) for s in sources]
         weights = np.array([source.weight for source in sources], dtype=np.float64)
         self.probabilities = weights / weights.sum()
         self.steps = steps
@@ -101,14 +117,19 @@ class Batches(torch.utils.data.Dataset):
         return choose_matches(rng, source(rng), self.matches)
 
 
-def open_source(config: SourceConfig, matches: int, side: tuple[str, ...] = ()) -> PairSource:
+def open_source(
+    config: SourceConfig,
+    matches: int,
+    side: tuple[str, ...] = (),
+    label_threshold: float = 1e-4,
+) -> PairSource:
     """The function that draws one pair, with the named side information, from a source."""
     if config.kind == "simulation":
-        return _Simulation(matches, config.turn)
+        return _Varied(config, partial(simulate_pair, matches=matches), label_threshold)
     if config.kind == "dump":
         if config.path is None:
             raise ConfigError("a source of kind 'dump' needs a path")
-        return _DumpPairs(Path(config.path), config.turn, side)
+        return _Varied(config, _DumpPairs(Path(config.path), side), label_threshold)
     raise ConfigError(
         f"unknown source kind {config.kind!r}: use simulation, or dump for prepared pairs "
         "(photographs and rendered ones alike)"
@@ -116,25 +137,43 @@ def open_source(config: SourceConfig, matches: int, side: tuple[str, ...] = ()) 
 
 
 @dataclass(frozen=True)
-class _Simulation:
-    matches: int
-    turn: bool
+class _Varied:
+    """Pairs of a source, varied as its configuration asks for."""
+
+    config: SourceConfig
+    source: PairSource
+    label_threshold: float
 
     def __call__(self, rng: np.random.Generator) -> LabelledPair:
-        pair = simulate_pair(rng, self.matches)
-        return turn_pair(rng, pair) if self.turn else pair
+        pair, config = self.source(rng), self.config
+        if config.crop and rng.random() < config.crop:
+            pair = crop_pair(rng, pair, self.label_threshold)
+        if config.thin and rng.random() < config.thin:
+            pair = thin_pair(rng, pair, self.label_threshold)
+        return turn_pair(rng, pair) if config.turn else pair
 
 
 class _DumpPairs:
-    def __init__(self, path: Path, turn: bool, side: tuple[str, ...]) -> None:
+    def __init__(self, path: Path, side: tuple[str, ...]) -> None:
         self.dump = open_dump(path, side)
-        self.turn = turn
         self.cumulative = np.cumsum(scene_balance(path, len(self.dump)))
+        self.kept: dict[int, LabelledPair] = {}
+        self.kept_bytes = 0
 
     def __call__(self, rng: np.random.Generator) -> LabelledPair:
         drawn = rng.random() * self.cumulative[-1]
-        pair = self.dump[int(np.searchsorted(self.cumulative, drawn, side="right"))]
-        return turn_pair(rng, pair) if self.turn else pair
+        return self._read(int(np.searchsorted(self.cumulative, drawn, side="right")))
+
+    def _read(self, index: int) -> LabelledPair:
+        """A pair, from memory when it was read before: opening its datasets takes 5 ms."""
+        pair = self.kept.get(index)
+        if pair is None:
+            pair = self.dump[index]
+            size = sum(value.nbytes for value in vars(pair).values() if value is not None)
+            if self.kept_bytes + size <= KEPT_BYTES:
+                self.kept[index] = pair
+                self.kept_bytes += size
+        return pair
 
 
 def open_dump(path: Path, side: tuple[str, ...] = ()) -> Dump:
@@ -176,9 +215,54 @@ def choose_matches(rng: np.random.Generator, pair: LabelledPair, count: int) -> 
         chosen = rng.choice(total, count, replace=False)
     else:
         chosen = np.concatenate([np.arange(total), rng.integers(0, total, count - total)])
+    return _matches_of(pair, chosen)
+
+
+def _matches_of(pair: LabelledPair, chosen: np.ndarray) -> LabelledPair:
+    """The pair with the matches that a mask or indices name."""
     known = {name: getattr(pair, name) for name in SIDE}
     side = {name: None if value is None else value[chosen] for name, value in known.items()}
     return replace(pair, xs=pair.xs[chosen], ys=pair.ys[chosen], **side)
+
+
+def crop_pair(
+    rng: np.random.Generator, pair: LabelledPair, label_threshold: float
+) -> LabelledPair:
+    """The matches inside a random window of each image; the pair itself if too few are right.
+
+    A window of image 1 is placed around one of the right matches of that of image 0, so that they
+    see the same part of the scene.
+    """
+    right = np.flatnonzero(pair.ys < label_threshold)
+    if len(right) < MIN_RIGHT:
+        return pair
+    centre = pair.xs[rng.choice(right)]
+    inside = np.ones(len(pair.xs), bool)
+    for columns in (slice(0, 2), slice(2, 4)):
+        x = pair.xs[:, columns]
+        half = rng.uniform(*CROP) * np.ptp(x, axis=0) / 2
+        # Anywhere around the centre, not beyond the border of the image.
+        middle = centre[columns] + rng.uniform(-1, 1, 2) * half
+        middle = np.clip(middle, x.min(axis=0) + half, x.max(axis=0) - half)
+        inside &= (np.abs(x - middle) <= half).all(axis=1)
+    cropped = _matches_of(pair, inside)
+    return cropped if (cropped.ys < label_threshold).sum() >= MIN_RIGHT else pair
+
+
+def thin_pair(
+    rng: np.random.Generator, pair: LabelledPair, label_threshold: float
+) -> LabelledPair:
+    """The pair without a random part of its right matches: as many wrong ones, a harder pair.
+
+    As often half of them are kept as a quarter or an eighth, but never less than a few.
+    """
+    right = np.flatnonzero(pair.ys < label_threshold)
+    count = max(int(len(right) * 2.0 ** -rng.uniform(0, THIN_HALVINGS)), MIN_RIGHT)
+    if count >= len(right):
+        return pair
+    kept = pair.ys >= label_threshold
+    kept[rng.choice(right, count, replace=False)] = True
+    return _matches_of(pair, kept)
 
 
 def turn_pair(rng: np.random.Generator, pair: LabelledPair) -> LabelledPair:

@@ -12,6 +12,7 @@ from training.data.bundler import read_bundler
 from training.data.colmap import read_colmap
 from training.data.kitti import read_kitti
 from training.data.nvm import read_nvm
+from training.data.photos import read_photos
 from training.data.raw import read_raw
 from training.data.rendered import read_rendered, world_paths
 from training.data.rosbag import read_rosbag
@@ -26,6 +27,7 @@ READERS: dict[str, Callable[..., Scene]] = {
     "colmap": read_colmap,
     "bundler": read_bundler,
     "nvm": read_nvm,
+    "photos": read_photos,
     "strecha": read_strecha,
     "kitti": read_kitti,
     "tum": read_tum,
