@@ -21,7 +21,7 @@ from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
 from lgc_ros.geometry.camera import Camera
 from training.__main__ import main
 from training.data.dump import write_dump
-from training.data.scene import PosedImage, Scene
+from training.data.scene import PosedImage, PosedScene
 from training.data.simulation import simulate_pair
 from training.evaluate import EvaluateConfig, evaluate, make_evaluate_config, read_poses
 from training.pairs import write_pairs
@@ -54,7 +54,7 @@ def folder(tmp_path_factory):
         t_cw = -R_cw @ np.array([0.3 * i, 0.1 * (i % 2), 0.1 * i])
         camera = Camera.from_K(K, 240, 180)
         images.append(PosedImage(f"{i}.png", camera, R_cw, t_cw, Wall(K, R_cw, t_cw)))
-    write_pairs([Scene("wall", tuple(images), np.array([[0, 1], [0, 2], [1, 2]]))], path)
+    write_pairs([PosedScene("wall", tuple(images), np.array([[0, 1], [0, 2], [1, 2]]))], path)
     return path
 
 
