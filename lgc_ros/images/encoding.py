@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 
 from lgc_ros.errors import ImageError
+from lgc_ros.images.header import PNG_SIGNATURE, declared_size
 
 
 class Encoding(NamedTuple):
@@ -55,9 +56,9 @@ DEPTH_ENCODINGS: dict[str, Encoding] = {
     "32FC1": Encoding("f4", 1),  # metres
 }
 
-
-PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
-PNG_CHUNK_BYTES = 12  # length, kind and checksum around the data of each chunk
+# The largest image that is decoded: 400 MB as BGR, far above any robot's camera.
+MAX_PIXELS = 2**27
+PNG_CHUNK_BYTES = 12  # length, type and checksum around the data of each chunk
 
 
 def decode_image(
@@ -100,26 +101,49 @@ def decode_depth(
 
 
 def decode_compressed(data: Any) -> np.ndarray:
-    """Pixels of JPEG, PNG or similar data as uint8, gray (H, W) or BGR (H, W, 3), as stored."""
+    """Pixels of JPEG, PNG or similar data as uint8, gray (H, W) or BGR (H, W, 3), as stored.
+
+    An EXIF rotation flag is not applied, because calibrations refer to the orientation of the
+    sensor.
+    """
+    return _decode(data, cv2.IMREAD_ANYCOLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+
+
+def decode_unchanged(data: Any) -> np.ndarray:
+    """Pixels of JPEG, PNG or similar data with the stored bit depth and channels (e.g. depth)."""
+    return _decode(data, cv2.IMREAD_UNCHANGED)
+
+
+def _decode(data: Any, flags: int) -> np.ndarray:
     data = np.frombuffer(data, np.uint8)
-    flags = cv2.IMREAD_ANYCOLOR | cv2.IMREAD_IGNORE_ORIENTATION
+    content = data.tobytes()
+    size = declared_size(content)
+    if size is not None and size[0] * size[1] > MAX_PIXELS:
+        raise ImageError(
+            f"{data.size} bytes of a compressed image declare {size[0]}x{size[1]} pixels, more "
+            f"than the limit of {MAX_PIXELS}: they are damaged, or the image must be scaled down"
+        )
     try:
-        image = cv2.imdecode(data, flags) if data.size and _fits(data.tobytes()) else None
-    except cv2.error:  # of a header that claims more pixels than OpenCV allows
+        image = cv2.imdecode(data, flags) if data.size and _png_is_complete(content) else None
+    except cv2.error:  # raised for a header that exceeds OpenCV's own limits
         image = None
     if image is None:
         raise ImageError(
-            f"{data.size} bytes of a compressed image cannot be decoded: they are damaged or not "
-            "of a known format (JPEG, PNG)"
+            f"{data.size} bytes of a compressed image cannot be decoded: they are damaged or in "
+            "an unknown format; send or copy the image again, as JPEG or PNG"
         )
     return image
 
 
-def _fits(data: bytes) -> bool:
-    """Whether the chunks of a PNG lie within its data; OpenCV makes room for what they claim."""
-    if not data.startswith(PNG_MAGIC):
+def _png_is_complete(data: bytes) -> bool:
+    """Whether all chunks of a PNG lie within its data.
+
+    OpenCV allocates the declared length of a chunk before it reads the chunk. True for data in
+    any other format.
+    """
+    if not data.startswith(PNG_SIGNATURE):
         return True
-    offset = len(PNG_MAGIC)
+    offset = len(PNG_SIGNATURE)
     while offset + 4 <= len(data):
         offset += PNG_CHUNK_BYTES + int.from_bytes(data[offset : offset + 4], "big")
     return offset <= len(data)

@@ -42,7 +42,4 @@ def read_image(path: str | Path) -> np.ndarray:
     try:
         return decode_compressed(data)
     except ImageError as error:
-        raise ImageError(
-            f"{path} is not a readable image (empty, damaged or of an unknown format); "
-            "convert it to PNG or JPEG, or copy it again"
-        ) from error
+        raise ImageError(f"{path} is not a readable image: {error}") from error

@@ -11,8 +11,9 @@ import cv2
 import numpy as np
 from transforms3d.quaternions import mat2quat
 
-from lgc_ros.errors import SourceError
+from lgc_ros.errors import ImageError, SourceError
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.encoding import decode_unchanged
 from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.sources.base import GroundTruth, Loader, Source, camera_beside
 from lgc_ros.sources.files import read_lines
@@ -86,10 +87,13 @@ def nearest_stamp(stamps_ns: np.ndarray, stamp_ns: int, window_ns: int) -> int |
 
 
 def _read_depth(path: Path) -> np.ndarray | None:
-    """Metres; a damaged depth image costs the depth, not the frame."""
-    depth = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+    """Depth (H, W) in metres; None if it is damaged, because the frame is usable without it."""
+    try:
+        depth = decode_unchanged(path.read_bytes())
+    except (OSError, ImageError):
+        depth = None
     if depth is None or depth.ndim != 2 or depth.dtype != np.uint16:
-        log.warning("%s is not a readable 16 bit depth image: this frame has no depth", path)
+        log.warning("%s is not a readable 16-bit depth image: this frame has no depth", path)
         return None
     return depth.astype(np.float32) / DEPTH_FACTOR
 

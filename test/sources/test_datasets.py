@@ -159,7 +159,7 @@ def test_tum_bad_depth_costs_the_depth_only(tum, caplog):
     frames = list(open_source(tum))
     assert len(frames) == 10
     assert frames[0].depth is None
-    assert "not a readable 16 bit depth image" in caplog.text
+    assert "not a readable 16-bit depth image" in caplog.text
 
 
 def test_tum_errors_name_file_and_remedy(tum, camera):
