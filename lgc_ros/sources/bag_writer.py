@@ -13,7 +13,8 @@ from transforms3d.quaternions import mat2quat
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
-from lgc_ros.sources.rosbag import GROUND_TRUTH_TOPIC, STORAGE_SUFFIXES
+from lgc_ros.sources.bag_reader import STORAGE_SUFFIXES
+from lgc_ros.sources.bag_types import GROUND_TRUTH_TOPIC
 
 IMAGE_TOPIC = "/camera/image_raw"
 INFO_TOPIC = "/camera/camera_info"

@@ -11,8 +11,8 @@ from transforms3d.quaternions import mat2quat
 from lgc_ros.errors import CameraError, ConfigError, SourceError
 from lgc_ros.images.frame import Frame
 from lgc_ros.sources import open_source
+from lgc_ros.sources.bag_poses import read_poses
 from lgc_ros.sources.bag_writer import write_bag
-from lgc_ros.sources.rosbag import read_poses
 from lgc_ros.sources.synthetic import default_camera
 
 rosbag2 = pytest.importorskip("rosbags.rosbag2", reason="rosbags is not installed")
@@ -160,18 +160,18 @@ def test_several_cameras_are_listed(record, camera, levels):
 def test_wrong_topics_are_answered_with_the_right_ones(record, camera):
     bag = record(camera_topics(camera))
     listing = r"/cam/camera_info \(sensor_msgs/msg/CameraInfo\), /cam/image_raw \(sensor_msgs"
-    with pytest.raises(SourceError, match=rf"topic /image is not there; the bag has {listing}"):
+    with pytest.raises(SourceError, match=rf"topic /image does not exist; the bag has {listing}"):
         open_source(bag, image_topic="/image")
     with pytest.raises(SourceError, match=r"is sensor_msgs/msg/CameraInfo, not sensor_msgs/msg/I"):
         open_source(bag, image_topic="/cam/camera_info")
-    with pytest.raises(SourceError, match=r"topic /info is not there; the bag has /cam"):
+    with pytest.raises(SourceError, match=r"topic /info does not exist; the bag has /cam"):
         open_source(bag, camera_info_topic="/info")
-    with pytest.raises(SourceError, match=r"topic /gt is not there; the bag has /cam"):
+    with pytest.raises(SourceError, match=r"topic /gt does not exist; the bag has /cam"):
         open_source(bag, gt="/gt")
     with pytest.raises(SourceError, match=r"gt\.txt is neither a file nor a topic of"):
         open_source(bag, gt="gt.txt")
     bag = record(camera_topics(camera, count=0), name="blind")
-    with pytest.raises(SourceError, match=r"has no images .*but /cam/camera_info"):
+    with pytest.raises(SourceError, match=r"has no images .*only /cam/camera_info"):
         open_source(bag)
 
 
@@ -182,7 +182,7 @@ def test_a_missing_camera_is_asked_for(record, camera):
     assert open_source(bag, camera).camera is camera
     others = [(f"/{side}/camera_info", START_NS, info_message(camera)) for side in "rl"]
     bag = record(camera_topics(camera, info=None) + others, name="stereo")
-    with pytest.raises(CameraError, match=r"but /l/camera_info, /r/camera_info; choose one with"):
+    with pytest.raises(CameraError, match=r"only /l/camera_info, /r/camera_info; choose one with"):
         open_source(bag)
 
 
@@ -297,7 +297,7 @@ def test_static_transforms_take_the_body_to_the_camera(record, camera, caplog):
     assert not caplog.records
     bag = record([*camera_topics(camera), *odometry], name="loose")
     np.testing.assert_allclose(list(open_source(bag, gt="/odom"))[3].T_wc, pose(3), atol=1e-9)
-    assert "truth is of frame 'base_link', images are of 'camera'" in caplog.text
+    assert "ground truth has frame 'base_link', images have frame 'camera'" in caplog.text
 
 
 def test_a_message_without_stamp_gets_the_time_of_recording(record, camera):

@@ -10,7 +10,7 @@ import numpy as np
 from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.encoding import image_from_message
-from lgc_ros.sources.rosbag import open_bag
+from lgc_ros.sources.bag_reader import open_bag
 from lgc_ros.sources.trajectory import read_trajectory
 from training.data.scene import PosedScene, pairs_by_gap
 from training.data.tracked import tracked_images
