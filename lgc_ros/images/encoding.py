@@ -1,7 +1,7 @@
-"""Pixels of ROS image messages, without ROS: the node and the bag reader share this.
+"""Decode ROS image messages without ROS, for both the node and the bag reader.
 
-Names and meanings of the encodings are those of sensor_msgs/image_encodings.hpp; conversions to
-eight bits and from Bayer patterns are those of cv_bridge.
+Encodings are defined in sensor_msgs/image_encodings.hpp; conversions to eight bits and from Bayer
+patterns follow cv_bridge.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from lgc_ros.images.header import PNG_SIGNATURE, declared_size
 
 
 class Encoding(NamedTuple):
-    """Layout of a pixel and OpenCV's code that turns it into gray or BGR (None: it is)."""
+    """Layout of a pixel and the OpenCV code that converts it to gray or BGR (None: not needed)."""
 
     dtype: str
     channels: int
     conversion: int | None = None
 
 
-# OpenCV names a Bayer pattern by the second and third pixel of its second row, ROS by the first.
+# OpenCV names a Bayer pattern by pixels 2 and 3 of row 2, ROS by the first four pixels.
 _BAYER = {
     "bayer_rggb": cv2.COLOR_BayerBG2BGR,
     "bayer_bggr": cv2.COLOR_BayerRG2BGR,
     "bayer_gbrg": cv2.COLOR_BayerGR2BGR,
     "bayer_grbg": cv2.COLOR_BayerGB2BGR,
 }
-_COLOURS = {
+_COLORS = {
     "mono": (1, None),
     "bgr": (3, None),
     "rgb": (3, cv2.COLOR_RGB2BGR),
@@ -40,8 +40,8 @@ _COLOURS = {
 }
 
 IMAGE_ENCODINGS: dict[str, Encoding] = {
-    **{f"{name}8": Encoding("u1", *layout) for name, layout in _COLOURS.items()},
-    **{f"{name}16": Encoding("u2", *layout) for name, layout in _COLOURS.items()},
+    **{f"{name}8": Encoding("u1", *layout) for name, layout in _COLORS.items()},
+    **{f"{name}16": Encoding("u2", *layout) for name, layout in _COLORS.items()},
     "8UC1": Encoding("u1", 1),
     "8UC3": Encoding("u1", 3),
     "8UC4": Encoding("u1", 4, cv2.COLOR_BGRA2BGR),
@@ -66,10 +66,10 @@ def decode_image(
 ) -> np.ndarray:
     """Pixels of a sensor_msgs/Image as uint8, gray (H, W) or BGR (H, W, 3), not sharing `data`."""
     if encoding not in IMAGE_ENCODINGS:
-        hint = "it holds depth, give the topic of an image" if encoding in DEPTH_ENCODINGS else ""
+        hint = "it is a depth encoding, give an image topic" if encoding in DEPTH_ENCODINGS else ""
         raise ImageError(
             f"image encoding '{encoding}' is not supported: "
-            + (hint or f"let the camera driver use one of {', '.join(IMAGE_ENCODINGS)}")
+            + (hint or f"configure the camera driver for one of {', '.join(IMAGE_ENCODINGS)}")
         )
     layout = IMAGE_ENCODINGS[encoding]
     pixels = pixels_of(layout, encoding, height, width, step, is_bigendian, data)
@@ -78,8 +78,8 @@ def decode_image(
             pixels = cv2.cvtColor(pixels, layout.conversion)
         except cv2.error as error:
             raise ImageError(
-                f"a {width}x{height} image cannot be in {encoding}, which takes pixels in pairs: "
-                "check the camera driver"
+                f"a {width}x{height} image cannot be encoded as {encoding}, which stores pixels "
+                "in pairs: check the camera driver"
             ) from error
     return pixels if pixels.dtype == np.uint8 else cv2.convertScaleAbs(pixels, alpha=255 / 65535)
 
@@ -87,10 +87,10 @@ def decode_image(
 def decode_depth(
     encoding: str, height: int, width: int, step: int, is_bigendian: bool, data: Any
 ) -> np.ndarray:
-    """Depth (H, W) float32 in metres of a sensor_msgs/Image; 0 where it is unknown."""
+    """Depth (H, W) float32 in metres of a sensor_msgs/Image; 0 where unknown."""
     if encoding not in DEPTH_ENCODINGS:
         raise ImageError(
-            f"encoding '{encoding}' holds no depth: give a depth topic, which has one of "
+            f"'{encoding}' is not a depth encoding: give a depth topic, encoded as one of "
             f"{', '.join(DEPTH_ENCODINGS)}"
         )
     layout = DEPTH_ENCODINGS[encoding]
@@ -150,19 +150,19 @@ def _png_is_complete(data: bytes) -> bool:
 
 
 def image_from_message(message: Any) -> np.ndarray:
-    """Pixels of a sensor_msgs Image or CompressedImage, or of anything with its attributes."""
+    """Pixels of a sensor_msgs Image or CompressedImage, or any object with their attributes."""
     if hasattr(message, "format"):
         return decode_compressed(message.data)
     return decode_image(*_raw(message))
 
 
 def depth_from_message(message: Any) -> np.ndarray:
-    """Depth (H, W) float32 in metres of a sensor_msgs Image, or of anything like it."""
+    """Depth (H, W) float32 in metres of a sensor_msgs Image, or any object with its attributes."""
     return decode_depth(*_raw(message))
 
 
 def _raw(message: Any) -> tuple:
-    """Encoding, height, width, step, byte order and data, as the decoders take them."""
+    """Encoding, height, width, step, byte order and data, in the order of the decoders."""
     m = message
     return m.encoding, m.height, m.width, m.step, m.is_bigendian, m.data
 
@@ -176,7 +176,7 @@ def pixels_of(
     is_bigendian: bool,
     data: Any,
 ) -> np.ndarray:
-    """A copy of the pixels (H, W) or (H, W, channels) in the machine's byte order, unpadded."""
+    """A copy of the pixels (H, W) or (H, W, channels) in native byte order, without padding."""
     if height < 1 or width < 1:
         raise ImageError(f"the image is empty ({width}x{height} pixels): check the camera driver")
     dtype = np.dtype(layout.dtype).newbyteorder(">" if is_bigendian else "<")
@@ -186,7 +186,7 @@ def pixels_of(
     if step < row_bytes or data.size < step * (height - 1) + row_bytes:
         raise ImageError(
             f"a {width}x{height} image in {encoding} has rows of {row_bytes} bytes, but the "
-            f"message says step {step} and brings {data.size} bytes: check the camera driver"
+            f"message has step {step} and {data.size} bytes of data: check the camera driver"
         )
     pixels = np.ndarray(
         (height, width, layout.channels), dtype, data, strides=(step, pixel_bytes, dtype.itemsize)

@@ -95,7 +95,7 @@ class SyntheticSource:
         return (self._stamps_ns[index] - START_NS) * 1e-9
 
     def _degrade(self, image: np.ndarray, index: int) -> np.ndarray:
-        """The image as a real camera would deliver it."""
+        """Apply the degradations of a real camera."""
         time = self._time_s(index)
         if self._blur:
             offsets = (np.arange(SHUTTER_SAMPLES) / (SHUTTER_SAMPLES - 1) - 0.5) * self._shutter_s
@@ -118,7 +118,7 @@ class SyntheticSource:
 
 
 def default_camera(distortion: Sequence[float] = ()) -> Camera:
-    """640x480 pixels, 63 degrees horizontal field of view, as many robots have."""
+    """640x480 pixels, 63 degrees horizontal field of view, as on many robots."""
     K = np.array([[525.0, 0, 319.5], [0, 525.0, 239.5], [0, 0, 1]])
     return Camera.from_K(K, 640, 480, distortion)
 

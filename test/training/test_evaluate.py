@@ -297,7 +297,7 @@ def test_wrong_data_is_named(dump, tmp_path):
     assert "half.json does not belong to half.hdf5" in complaint(str(tmp_path / "half.hdf5"))
     assert "torn.json is not the manifest" in complaint(str(tmp_path / "torn.hdf5"))
     assert "2 sets of group 'known' are called 'hall'" in complaint(str(dump), str(dump))
-    assert "no model" in complaint(str(dump), models={"x": "no_such_model"})
+    assert "does not exist" in complaint(str(dump), models={"x": "no_such_model"})
 
 
 IDENTITY = "1 0 0 0 1 0 0 0 1"
