@@ -6,6 +6,7 @@ patterns follow cv_bridge.
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 import cv2
@@ -56,8 +57,8 @@ DEPTH_ENCODINGS: dict[str, Encoding] = {
     "32FC1": Encoding("f4", 1),  # metres
 }
 
-# The largest image that is decoded: 400 MB as BGR, far above any robot's camera.
-MAX_PIXELS = 2**27
+# The default is set in lgc_ros/__init__.py.
+MAX_PIXELS = int(os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"])
 PNG_CHUNK_BYTES = 12  # length, type and checksum around the data of each chunk
 
 
@@ -121,7 +122,8 @@ def _decode(data: Any, flags: int) -> np.ndarray:
     if size is not None and size[0] * size[1] > MAX_PIXELS:
         raise ImageError(
             f"{data.size} bytes of a compressed image declare {size[0]}x{size[1]} pixels, more "
-            f"than the limit of {MAX_PIXELS}: they are damaged, or the image must be scaled down"
+            f"than the limit of {MAX_PIXELS}: they are damaged, or "
+            "OPENCV_IO_MAX_IMAGE_PIXELS must be raised"
         )
     try:
         image = cv2.imdecode(data, flags) if data.size and _png_is_complete(content) else None

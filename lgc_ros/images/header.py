@@ -2,7 +2,7 @@
 
 A decoder allocates memory for the declared size before it reads any pixels. OpenCV allows 2**30
 pixels by default and reads its limit (OPENCV_IO_MAX_IMAGE_PIXELS) only once, when cv2 is imported,
-so a limit that always holds must be checked here.
+so `encoding` compares this size with the limit before it decodes.
 """
 
 from __future__ import annotations

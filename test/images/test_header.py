@@ -153,3 +153,18 @@ def test_the_limit_holds_when_opencv_was_imported_first(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "30000x30000 pixels" in done.stdout
+
+
+def test_a_limit_set_by_the_user_replaces_the_default(tmp_path):
+    (tmp_path / "image.jpg").write_bytes(encoded(".jpg"))
+    program = "import cv2, sys; from lgc_ros import read_image; read_image(sys.argv[1])"
+    for limit, accepted in ((WIDTH * HEIGHT, True), (WIDTH * HEIGHT - 1, False)):
+        done = subprocess.run(
+            [sys.executable, "-c", program, tmp_path / "image.jpg"],
+            env={**os.environ, "OPENCV_IO_MAX_IMAGE_PIXELS": str(limit)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert (done.returncode == 0) is accepted, done.stderr
+        assert accepted or "OPENCV_IO_MAX_IMAGE_PIXELS must be raised" in done.stderr
