@@ -31,6 +31,9 @@ _HOMES = {
 # Idle OpenBLAS threads spin for 0.1 s after each product, on cores that the filter needs: its
 # 10 ms become 120 ms on two cores. OpenBLAS reads this variable once, when numpy is imported.
 environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+# Pixels of the largest encoded image that is decoded (400 MB as BGR). OpenCV reads this variable
+# once, when cv2 is imported; images/encoding.py applies it to the common formats in any case.
+environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(2**27))
 
 
 def __getattr__(name: str) -> Any:

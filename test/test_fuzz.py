@@ -1,7 +1,7 @@
 """Damaged and malicious files: each is read correctly or refused with an LgcError.
 
-Never another exception, never much memory. Valid files are taken and one thing in them is
-changed: a byte, their length, or the type of a value.
+Reading never raises another exception and never allocates much memory. Each test changes one thing
+in a valid file: a byte, the length, or the type of a value.
 """
 
 import binascii
@@ -32,7 +32,7 @@ from lgc_ros.sources.bag_writer import write_bag
 MAX_GROWTH_KB = 300_000
 SMALL = NetworkConfig(blocks=1, width=8, side=1)
 
-# What a value in a text file may turn into.
+# Replacements for a value in a text file.
 wrong_values = st.one_of(
     st.none(),
     st.booleans(),
@@ -47,7 +47,7 @@ wrong_values = st.one_of(
 
 @pytest.fixture(scope="module", autouse=True)
 def little_memory():
-    """No test of this module takes much memory, whatever a file claims to hold."""
+    """Fails if the tests of this module allocate much memory, whatever a file declares."""
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     yield
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < MAX_GROWTH_KB
@@ -55,7 +55,7 @@ def little_memory():
 
 @st.composite
 def damages(draw):
-    """A function that changes a bit of some bytes, cuts them off, or overwrites a few."""
+    """A function that flips a bit, truncates the data, or overwrites a few bytes."""
     kind = draw(st.sampled_from(["flip", "cut", "overwrite"]))
     place, bit = draw(st.floats(0, 1, exclude_max=True)), draw(st.integers(0, 7))
     junk = draw(st.binary(min_size=1, max_size=12))
@@ -72,7 +72,7 @@ def damages(draw):
 
 
 def read_or_refused(error, read, *arguments):
-    """What `read` returns; None if it refuses, which may only be with this error, in brief."""
+    """The result of `read`, or None if it raises this error with a short message."""
     try:
         return read(*arguments)
     except error as refusal:
@@ -91,7 +91,7 @@ def places(content, path=()):
 
 
 def replaced(content, path, value):
-    """A copy with another value in one place."""
+    """A copy with one value replaced."""
     content = copy.deepcopy(content)
     target = content
     for key in path[:-1]:
@@ -113,7 +113,7 @@ def model(tmp_path_factory):
 
 
 @given(damage=damages())
-def test_a_damaged_model_is_refused_or_not_changed(model, damage):
+def test_a_damaged_model_is_refused_or_loaded_unchanged(model, damage):
     path, data, (network, info) = model
     path.write_bytes(damage(data))
     try:
@@ -231,7 +231,7 @@ def test_hostile_yaml_is_refused_in_one_sentence(tmp_path, name, reader):
 
 @pytest.fixture(scope="module")
 def bag(tmp_path_factory):
-    """Three small images with camera and truth; the bytes of the files of the bag."""
+    """A bag of three small images with camera and ground truth, and the bytes of its files."""
     pytest.importorskip("rosbags", reason="rosbags is not installed")
     camera = Camera.from_K([[50.0, 0, 32], [0, 50, 24], [0, 0, 1]], 64, 48)
     frames = [Frame(i, START_NS + i * STEP_NS, picture(i), camera, pose(i)) for i in range(3)]
@@ -241,7 +241,7 @@ def bag(tmp_path_factory):
 
 
 def check_bag(path):
-    """Every frame is read, or what cannot be is refused."""
+    """Frames are read with valid values, or the bag is refused."""
 
     def read():
         return [(frame.image.dtype, frame.T_wc) for frame in open_source(path)]
@@ -252,7 +252,7 @@ def check_bag(path):
 
 
 @given(damage=damages())
-def test_a_damaged_bag_is_refused_or_read_as_far_as_it_goes(bag, damage):
+def test_a_damaged_bag_is_refused_or_read_up_to_the_damage(bag, damage):
     folder, files = bag
     for name, data in files.items():
         (folder / name).write_bytes(damage(data) if name.endswith(".mcap") else data)
@@ -261,7 +261,7 @@ def test_a_damaged_bag_is_refused_or_read_as_far_as_it_goes(bag, damage):
 
 
 @given(damage=damages())
-def test_damaged_metadata_of_a_bag_are_refused_or_harmless(bag, damage):
+def test_damaged_bag_metadata_is_refused_or_harmless(bag, damage):
     folder, files = bag
     for name, data in files.items():
         (folder / name).write_bytes(damage(data) if name.endswith(".yaml") else data)
@@ -269,7 +269,7 @@ def test_damaged_metadata_of_a_bag_are_refused_or_harmless(bag, damage):
 
 
 @given(data=st.data(), value=wrong_values)
-def test_metadata_of_a_bag_with_a_wrong_value_are_refused_or_harmless(bag, data, value):
+def test_bag_metadata_with_a_wrong_value_is_refused_or_harmless(bag, data, value):
     folder, files = bag
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -279,7 +279,7 @@ def test_metadata_of_a_bag_with_a_wrong_value_are_refused_or_harmless(bag, data,
     check_bag(folder)
 
 
-def test_an_alias_bomb_in_the_metadata_of_a_bag_is_refused(bag):
+def test_an_alias_bomb_in_bag_metadata_is_refused(bag):
     folder, files = bag
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -324,7 +324,7 @@ def test_a_compressed_image_message_is_decoded_or_refused(suffix, damage):
 
 
 @pytest.mark.parametrize("side_px", [12_000, 30_000, 40_000])
-def test_a_small_file_cannot_claim_a_huge_image(side_px):
+def test_a_small_file_that_declares_a_huge_image_is_refused(side_px):
     data = bytearray(cv2.imencode(".png", np.zeros((8, 8, 3), np.uint8))[1].tobytes())
     data[16:24] = side_px.to_bytes(4, "big") * 2
     data[29:33] = binascii.crc32(data[12:29]).to_bytes(4, "big")

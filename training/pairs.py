@@ -18,11 +18,15 @@ import numpy as np
 from lgc_ros.errors import CameraError, DatasetError
 from lgc_ros.evaluation.pairs import Pair, format_pair
 from lgc_ros.geometry.camera import Camera
-from training.data.scene import PosedImage, Scene, relative_pose, usable_pairs
+from training.data.scene import PosedImage, PosedScene, relative_pose, usable_pairs
 
 
 def write_pairs(
-    scenes: Sequence[Scene], out: Path, limit: int | None = None, seed: int = 0, copy: bool = False
+    scenes: Sequence[PosedScene],
+    out: Path,
+    limit: int | None = None,
+    seed: int = 0,
+    copy: bool = False,
 ) -> int:
     """Write `out/pairs.txt` and the images it names into `out/images`; returns the pair count.
 
@@ -62,7 +66,7 @@ def write_pairs(
     return len(lines)
 
 
-def _name(scene: Scene, image: PosedImage) -> str:
+def _name(scene: PosedScene, image: PosedImage) -> str:
     """Name below `images/`: without spaces, which separate the fields of a line."""
     name = Path(scene.name, image.name)
     if image.camera.has_distortion:

@@ -33,7 +33,7 @@ from training.data.readers import read_scene, scene_paths
 from training.data.scene import (
     SPLITS,
     PosedImage,
-    Scene,
+    PosedScene,
     relative_pose,
     some_images,
     split_scene,
@@ -46,7 +46,7 @@ CHUNK_PAIRS = 32
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """Scenes of one data layout.
 
     `path` may hold wildcards and environment variables; with `{split}` in it the data set brings
@@ -75,7 +75,7 @@ class PrepareConfig:
     """What a `prepare` configuration file says; `max_pairs` is per scene, null for no limit."""
 
     name: str
-    sources: tuple[Source, ...]
+    sources: tuple[DataSource, ...]
     features: FeatureOptions = FeatureOptions()
     splits: tuple[str, ...] = SPLITS
     max_pairs: dict = field(default_factory=lambda: {"train": None, "val": 1000, "test": 1000})
@@ -98,7 +98,7 @@ def read_config(path: Path) -> PrepareConfig:
         raise ConfigError(f"{path}: unknown splits {sorted(unknown)}; use {', '.join(SPLITS)}.")
     return replace(
         config,
-        sources=tuple(build(Source, source, path) for source in config.sources),
+        sources=tuple(build(DataSource, source, path) for source in config.sources),
         features=build(FeatureOptions, content.get("features", {}), path),
     )
 
@@ -120,7 +120,7 @@ def prepare(
         return [_prepare_split(config, split, out, executor, progress) for split in config.splits]
 
 
-def read_scenes(config: PrepareConfig, split: str) -> list[Scene]:
+def read_scenes(config: PrepareConfig, split: str) -> list[PosedScene]:
     """All scenes of the split, in the order of the configuration."""
     scenes = []
     for source in config.sources:
@@ -245,7 +245,7 @@ def _read_all(shard: Path) -> Iterator[LabelledPair]:
     dump.close()
 
 
-def _digest(config: PrepareConfig, split: str, scenes: list[Scene], chosen: list) -> str:
+def _digest(config: PrepareConfig, split: str, scenes: list[PosedScene], chosen: list) -> str:
     """Changes with anything the dump depends on, so that work of another run is never mixed in."""
     plan = {
         "config": asdict(config),
@@ -286,7 +286,12 @@ def _made_from(manifest_path: Path) -> str | None:
 
 
 def _manifest(
-    config: PrepareConfig, split: str, scenes: list[Scene], chosen: list, kept: list, digest: str
+    config: PrepareConfig,
+    split: str,
+    scenes: list[PosedScene],
+    chosen: list,
+    kept: list,
+    digest: str,
 ) -> dict:
     """How the dump was made, and which images each of its pairs is of."""
     return {

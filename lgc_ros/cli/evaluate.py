@@ -196,7 +196,7 @@ def bag(
         camera_info_topic=camera_info_topic,
         **scale_topics(bag, "rosbag", choices, odom_topic, depth_topic),
     )
-    if opened.truth is None:
+    if opened.ground_truth is None:
         log.warning("no ground truth, so no errors: give --gt TOPIC or --gt FILE")
     recipe = run_recipe(bag, camera, gt, every, limit)
     run_methods(opened, choices, align, recipe, out, json_file=json_file)

@@ -147,7 +147,8 @@ def scale_topics(
     depth_topic: str | None,
 ) -> dict[str, str | None]:
     """The topics of a bag that the scale source needs; found by type unless given."""
-    from lgc_ros.sources.rosbag import FIND, is_rosbag
+    from lgc_ros.sources.bag_reader import is_rosbag
+    from lgc_ros.sources.bag_types import FIND
 
     wanted = choices[0].scale.source
     is_bag = kind == "rosbag" or (kind is None and is_rosbag(Path(source)))

@@ -191,9 +191,9 @@ def _errors(run: Run, align: str) -> TrajectoryErrors | None:
 
 def missing_ground_truth(source: Source, run: Run) -> str:
     """Why a run has no errors although its source has ground truth; empty otherwise."""
-    if source.truth is None or run.truth is not None or len(run.states) < MIN_POSES:
+    if source.ground_truth is None or run.truth is not None or len(run.states) < MIN_POSES:
         return ""
     return (
         f"no errors: fewer than {MIN_POSES} of {len(run.states)} frames fall between the poses of "
-        f"{source.truth.where}; check that both use the same clock"
+        f"{source.ground_truth.where}; check that both use the same clock"
     )

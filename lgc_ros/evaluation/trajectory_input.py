@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lgc_ros.geometry.trajectory import Trajectory
-from lgc_ros.sources.rosbag import read_poses
+from lgc_ros.sources.bag_poses import read_poses
 from lgc_ros.sources.trajectory import read_trajectory_file
 
 

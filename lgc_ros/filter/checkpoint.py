@@ -1,8 +1,8 @@
-"""Model files: safetensors with metadata that says what the weights are and how they are used.
+"""Model files: safetensors with metadata that describes the weights and how to use them.
 
-Nothing in such a file is executed. What it claims is compared with the tensors it holds before
-memory is allocated for a network, and a SHA-256 over all of it tells a damaged file from a whole
-one. A file that does not fit is refused with the reason.
+Loading executes no code from the file. The architecture in the metadata is compared with the
+stored tensors before memory is allocated for a network, and a SHA-256 over the content detects
+damage. A file that fails a check is refused with the reason.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from lgc_ros.filter.side_information import side_information_error
 FORMAT = "lgc_ros/1"
 CHECKSUM = "sha256"
 MODELS_DIR = Path(__file__).parents[1] / "models"
-# Types of tensors as the file names them.
+# Tensor types by their safetensors names.
 _DTYPES = {torch.float32: "F32", torch.int64: "I64"}
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What a model file says about itself.
+    """Metadata of a model file.
 
     Attributes:
         name: short name, as in ``lgc_ros/models``.
-        features: kind of keypoints it was trained on, e.g. ``sift``.
+        features: feature type the model was trained on, e.g. ``sift``.
         network: the architecture.
         side: names of the side information, in input order; see side_information.py.
-        keep_above: a match is kept when its logit is above this value.
+        keep_above: a match is kept if its logit is above this value.
         trust_above: a pose is estimated from kept matches with a logit above this value, as long
             as there are enough of them.
         training: free text on data, schedule, seed and date.
@@ -57,23 +57,23 @@ class ModelInfo:
             raise ValueError(problem)
         if len(self.side) != self.network.side:
             raise ValueError(
-                f"{len(self.side)} kinds of side information named, the network takes "
+                f"{len(self.side)} kinds of side information are listed, but the network takes "
                 f"{self.network.side}"
             )
         for name in ("keep_above", "trust_above"):
             if not math.isfinite(getattr(self, name)):
-                raise ValueError(f"{name} is {getattr(self, name)}, it must be a finite number")
+                raise ValueError(f"{name} is {getattr(self, name)}, but must be a finite number")
         if not isinstance(self.training, dict):
-            raise ValueError(f"training is {self.training!r:.80}, it must be a mapping")
+            raise ValueError(f"training is {self.training!r:.80}, but must be a mapping")
 
 
 def shipped_models() -> list[str]:
-    """Names of the models that come with the package."""
+    """Names of the models shipped with the package."""
     return sorted(path.stem for path in MODELS_DIR.glob("*.safetensors"))
 
 
 def find_model(model: str | Path) -> Path:
-    """The file of a shipped model by name, or the given file itself."""
+    """The file of a shipped model by name, or the given file."""
     path = Path(model)
     if path.is_file():
         return path
@@ -81,13 +81,13 @@ def find_model(model: str | Path) -> Path:
     if shipped.is_file():
         return shipped
     raise CheckpointError(
-        f"there is no model {str(model)!r}: name one of {', '.join(shipped_models())}, or give "
+        f"model {str(model)!r} does not exist: use one of {', '.join(shipped_models())}, or give "
         "the path of a .safetensors file"
     )
 
 
 def save_checkpoint(path: Path, network: CorrespondenceNetwork, info: ModelInfo) -> None:
-    """Write weights and metadata; the file appears under its name only when it is whole."""
+    """Write weights and metadata; the file appears under its name only when complete."""
     metadata = {
         "format": FORMAT,
         "name": info.name,
@@ -107,7 +107,7 @@ def save_checkpoint(path: Path, network: CorrespondenceNetwork, info: ModelInfo)
 
 
 def checksum(metadata: Mapping[str, str], weights: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 over the metadata (without the checksum) and names, types, shapes and values."""
+    """SHA-256 over the metadata (without the checksum) and all tensor names, types and values."""
     names = sorted(weights)
     tensors = [[name, str(weights[name].dtype), list(weights[name].shape)] for name in names]
     digest = hashlib.sha256(json.dumps([sorted(metadata.items()), tensors]).encode())
@@ -131,7 +131,7 @@ def load_checkpoint(model: str | Path) -> tuple[CorrespondenceNetwork, ModelInfo
             weights = {name: file.get_tensor(name) for name in layout}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
-            f"{path} is not a whole safetensors file ({error}): download or train it again"
+            f"{path} is not a complete safetensors file ({error}): download or train it again"
         ) from error
     _check_content(path, metadata, weights)
     network = CorrespondenceNetwork(info.network)
@@ -143,7 +143,7 @@ def _read_info(path: Path, metadata: dict[str, str]) -> ModelInfo:
     if metadata.get("format") != FORMAT:
         raise CheckpointError(
             f"{path} was not written by lgc_ros (its format is {metadata.get('format')!r}, "
-            f"expected {FORMAT!r}): use a model of lgc_ros/models or train one"
+            f"expected {FORMAT!r}): use a shipped model or train one"
         )
     try:
         return ModelInfo(
@@ -157,19 +157,19 @@ def _read_info(path: Path, metadata: dict[str, str]) -> ModelInfo:
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(
-            f"{path} has broken metadata ({error!r}): train or download it again"
+            f"{path} has invalid metadata ({error!r}): download or train it again"
         ) from error
 
 
 def _check_layout(
     path: Path, config: NetworkConfig, layout: Mapping[str, tuple[str, tuple[int, ...]]]
 ) -> None:
-    """Compare types and shapes with those of the architecture, without allocating either."""
-    # A network without memory still costs time for each block, and has sizes that overflow.
+    """Compare types and shapes with those of the architecture, without allocating tensors."""
+    # Even on the meta device each block takes time, and huge widths overflow.
     values = sum(math.prod(shape) for _, shape in layout.values())
     if config.blocks > len(layout) or config.width > values:
         problems = [
-            f"missing: {config.blocks} blocks of width {config.width} need more than the "
+            f"missing: {config.blocks} blocks of width {config.width} need more than the stored "
             f"{len(layout)} tensors with {values} values"
         ]
     else:
@@ -181,7 +181,8 @@ def _check_layout(
         problems = _differences(expected, layout)
     if problems:
         raise CheckpointError(
-            f"the weights in {path} do not fit the architecture it names ({'; '.join(problems)})"
+            f"the weights in {path} do not match its architecture ({'; '.join(problems)}): "
+            "download or train it again"
         )
 
 
@@ -204,22 +205,22 @@ def _differences(
 def _check_content(
     path: Path, metadata: Mapping[str, str], weights: Mapping[str, torch.Tensor]
 ) -> None:
-    """Compare all of the file with its checksum, and refuse values that are no numbers."""
+    """Verify the checksum, and refuse weights that are not finite."""
     if CHECKSUM not in metadata:
         raise CheckpointError(
-            f"{path} has no checksum (metadata {CHECKSUM!r}), so damage could not be noticed: "
+            f"{path} has no checksum (metadata {CHECKSUM!r}), so damage cannot be detected: "
             "download or train it again"
         )
     signed = {key: value for key, value in metadata.items() if key != CHECKSUM}
     if checksum(signed, weights) != metadata[CHECKSUM]:
         raise CheckpointError(
-            f"{path} is damaged: its checksum is not that of its content; download or train it "
+            f"{path} is damaged: its checksum does not match its content; download or train it "
             "again"
         )
     broken = [name for name, value in weights.items() if not torch.isfinite(value).all()]
     if broken:
         raise CheckpointError(
-            f"{path} holds weights that are no numbers ({_shortened('not finite', broken)}): "
+            f"{path} contains NaN or infinite weights ({_shortened('not finite', broken)}): "
             "train it again"
         )
 

@@ -18,7 +18,7 @@ import yaml
 from lgc_ros.errors import CameraError
 from lgc_ros.runtime.safe_yaml import YamlError, read_yaml
 
-# Numbers of coefficients each model takes; shorter vectors than the longest are padded with zeros.
+# Valid numbers of coefficients per model; shorter vectors are padded with zeros.
 COEFFICIENTS = {
     "pinhole": (0,),
     "plumb_bob": (0, 4, 5),
@@ -32,17 +32,18 @@ CALIBRATE = (
     "YAML to the camera driver (camera_info_url) or to this program"
 )
 
-# Newton's method stops here; 1e-9 in normalized coordinates is a millionth of a pixel.
-MAX_ITERATIONS = 30
-# No sensor has more pixels in a row; a damaged file may say so.
+# Limit for damaged files; no sensor has more pixels in a row.
 MAX_SIDE_PX = 100_000
+# Newton's method stops below CONVERGED; below REACHED its result is accepted. 1e-9 in normalized
+# coordinates is about a millionth of a pixel.
+MAX_ITERATIONS = 30
 CONVERGED = 1e-13
 REACHED = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Camera:
-    """Intrinsics of one image stream, for the size in which the images are delivered."""
+    """Intrinsics of one image stream, at the size in which the images are delivered."""
 
     K: np.ndarray  # (3, 3) float64, pixels
     width: int
@@ -53,7 +54,7 @@ class Camera:
     def __post_init__(self) -> None:
         if self.model not in COEFFICIENTS:
             raise CameraError(
-                f"unknown distortion_model '{self.model}'; known are {', '.join(COEFFICIENTS)}"
+                f"unknown distortion_model '{self.model}'; use one of {', '.join(COEFFICIENTS)}"
             )
         K = _matrix(self.K, (3, 3), "the camera matrix (camera_matrix, K)")
         if K[0, 0] == 0:
@@ -65,8 +66,8 @@ class Camera:
             )
         if K[1, 0] != 0 or np.any(K[2] != (0, 0, 1)):
             raise CameraError(
-                "the camera matrix (camera_matrix, K) must read fx 0 cx, 0 fy cy, 0 0 1 row by "
-                f"row, but reads {K.ravel().tolist()}"
+                "the camera matrix (camera_matrix, K) must have the rows fx 0 cx, 0 fy cy, 0 0 1, "
+                f"but is {K.ravel().tolist()}"
             )
         if not (MAX_SIDE_PX >= self.width > 0 and MAX_SIDE_PX >= self.height > 0):
             raise CameraError(
@@ -90,7 +91,7 @@ class Camera:
         D: Sequence[float] = (),
         model: str | None = None,
     ) -> Camera:
-        """A camera from its matrix; without a model name the number of coefficients decides."""
+        """Build from the camera matrix; by default the length of D selects the model."""
         D = _vector(D, "the distortion (distortion_coefficients, D)")
         return cls(K, width, height, _model_name(model, D), D)
 
@@ -101,7 +102,7 @@ class Camera:
             info = _parse_yaml(path)
             size = _key(info, "image_width"), _key(info, "image_height")
             if not all(type(side) is int for side in size):
-                raise CameraError(f"image_width and image_height are {size}, not whole numbers")
+                raise CameraError(f"image_width and image_height are {size}, not integers")
             if rectified:
                 P = _matrix(_data(info, "projection_matrix"), (3, 4), "projection_matrix")
                 return cls(_rectified_K(P), *size)
@@ -113,11 +114,11 @@ class Camera:
 
     @classmethod
     def from_camera_info(cls, info: Any, rectified: bool = False) -> Camera:
-        """Read a sensor_msgs/CameraInfo message, or anything with its attributes.
+        """Read a sensor_msgs/CameraInfo message, or any object with its attributes.
 
         K and P are those of the full-resolution image; the delivered image is cut to the region of
         interest, then binned (REP-104). Binning merges whole pixels, so with integer pixel centres
-        a coordinate u becomes (u + 0.5) / binning - 0.5. `roi.do_rectify` has no say here: as in
+        a coordinate u becomes (u + 0.5) / binning - 0.5. `roi.do_rectify` is ignored: as in
         image_geometry, raw and rectified images have the same offset and size.
         """
         if rectified:
@@ -137,14 +138,14 @@ class Camera:
         return cls.from_K(binned @ cut @ K, width // binning_x, height // binning_y, D, model)
 
     def to_yaml(self, path: str | Path, name: str = "camera") -> None:
-        """Write a ROS camera_info file that `from_yaml` and ROS drivers read."""
+        """Write a ROS camera_info file, readable by `from_yaml` and ROS drivers."""
         P = np.column_stack([self.K, np.zeros(3)])
         info = {
             "image_width": self.width,
             "image_height": self.height,
             "camera_name": name,
             "camera_matrix": _yaml_matrix(self.K),
-            # ROS has no name for "no distortion": plumb_bob with zeros says the same.
+            # ROS has no model without distortion; plumb_bob with zeros is equivalent.
             "distortion_model": "plumb_bob" if self.model == "pinhole" else self.model,
             "distortion_coefficients": _yaml_matrix(
                 (np.zeros(5) if self.model == "pinhole" else self.D)[None]
@@ -161,18 +162,18 @@ class Camera:
 
     @property
     def focal(self) -> float:
-        """Mean focal length in pixels: a pixel threshold over it is a normalized one."""
+        """Mean focal length in pixels; a threshold in pixels divided by it is normalized."""
         return float(self.K[0, 0] + self.K[1, 1]) / 2
 
     @property
     def has_distortion(self) -> bool:
-        """Whether straight lines are bent; an equidistant lens bends them with D = 0 too."""
+        """Whether straight lines appear curved; an equidistant lens curves them even if D is 0."""
         return self.model == "equidistant" or bool(np.any(self.D))
 
     def normalize(self, points_px: np.ndarray) -> np.ndarray:
         """Undistorted normalized coordinates (N, 2) of pixels (N, 2).
 
-        A pixel that no ray in front of the camera reaches under the distortion model is NaN.
+        A pixel that no ray in front of the camera maps to under the distortion model gives NaN.
         """
         points_px = np.asarray(points_px, np.float64).reshape(-1, 2)
         y = (points_px[:, 1] - self.K[1, 2]) / self.K[1, 1]
@@ -208,7 +209,7 @@ class Camera:
 def _distort_polynomial(
     x: np.ndarray, y: np.ndarray, D: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
-    """OpenCV's rational, tangential and thin-prism distortion, with its Jacobian row by row."""
+    """OpenCV's rational, tangential and thin-prism distortion, and its row-major Jacobian."""
     k1, k2, p1, p2, k3, k4, k5, k6, s1, s2, s3, s4, _, _ = _padded(D, 14)
     r2 = x * x + y * y
     numerator = 1 + r2 * (k1 + r2 * (k2 + r2 * k3))
@@ -236,8 +237,8 @@ def _undistort_polynomial(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Invert `_distort_polynomial` by Newton's method, starting at the distorted point.
 
-    From there the radial part of a usual lens converges monotonically, which the fixed-point
-    iteration of OpenCV does not do for strong distortion.
+    From there Newton's method converges monotonically for the radial part of common lenses; the
+    fixed-point iteration of OpenCV does not for strong distortion.
     """
     x_distorted, y_distorted = _tilt(x_distorted, y_distorted, np.linalg.inv(_tilt_matrix(D)))
     x, y = x_distorted, y_distorted
@@ -250,15 +251,15 @@ def _undistort_polynomial(
                 break
             x = x + (d * dx - b * dy) / determinant
             y = y + (a * dy - c * dx) / determinant
-        # Where the Jacobian is not positive, the model has folded over: the lens sees nothing.
-        lost = ~((error < REACHED) & (determinant > 0) & (a + d > 0))
-    return np.where(lost, np.nan, x), np.where(lost, np.nan, y)
+        # Where the Jacobian is not positive definite, the model folds over: no ray maps there.
+        invalid = ~((error < REACHED) & (determinant > 0) & (a + d > 0))
+    return np.where(invalid, np.nan, x), np.where(invalid, np.nan, y)
 
 
 def _distort_equidistant(
     x: np.ndarray, y: np.ndarray, D: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fisheye: the angle from the optical axis, not its tangent, is the distance in the image."""
+    """Fisheye: image radius proportional to the angle from the optical axis, not its tangent."""
     radius = np.hypot(x, y)
     theta = np.arctan(radius)
     scale = np.divide(
@@ -280,9 +281,9 @@ def _undistort_equidistant(
             if np.all(abs(error) < CONVERGED):
                 break
             theta = theta + error / slope
-        seen = (abs(error) < REACHED) & (slope > 0) & (theta < np.pi / 2)
+        valid = (abs(error) < REACHED) & (slope > 0) & (theta < np.pi / 2)
         scale = np.where(radius > 0, np.tan(theta) / radius, 1.0)
-    scale = np.where(seen, scale, np.nan)
+    scale = np.where(valid, scale, np.nan)
     return x * scale, y * scale
 
 
@@ -313,7 +314,7 @@ def _padded(D: np.ndarray, size: int) -> np.ndarray:
 
 def _model_name(model: str | None, D: np.ndarray) -> str:
     if model is not None and not isinstance(model, str):
-        raise CameraError(f"distortion_model is {model!r:.80}, not a name")
+        raise CameraError(f"distortion_model is {model!r:.80}, but must be a string")
     model = ALIASES.get(model or "", model)
     if model:
         return model
@@ -323,7 +324,7 @@ def _model_name(model: str | None, D: np.ndarray) -> str:
 
 
 def _coefficients(D: Sequence[float], model: str) -> np.ndarray:
-    """Check the coefficients; drivers that always send the same number may add zeros."""
+    """Check the coefficients; trailing zeros are dropped, because some drivers add them."""
     D = _vector(D, "the distortion (distortion_coefficients, D)")
     allowed = COEFFICIENTS[model]
     if not np.any(D[allowed[-1] :]):
@@ -340,9 +341,9 @@ def _vector(values: Any, what: str) -> np.ndarray:
     try:
         array = np.array(values, np.float64).ravel()
     except (TypeError, ValueError, OverflowError) as error:
-        raise CameraError(f"{what} holds something else than numbers: {values!r:.80}") from error
+        raise CameraError(f"{what} must contain numbers only, but is {values!r:.80}") from error
     if not np.all(np.isfinite(array)):
-        raise CameraError(f"{what} holds NaN or infinity: {array.tolist()}; {CALIBRATE}")
+        raise CameraError(f"{what} contains NaN or infinity: {array.tolist()}; {CALIBRATE}")
     return array
 
 
@@ -366,13 +367,13 @@ def _parse_yaml(path: str | Path) -> Mapping[str, Any]:
     try:
         info = read_yaml(path)
     except FileNotFoundError as error:
-        raise CameraError("there is no such file; check the path") from error
+        raise CameraError("the file does not exist; check the path") from error
     except (OSError, YamlError) as error:
         raise CameraError(f"cannot be read as YAML ({error}); {CALIBRATE}") from error
     if not isinstance(info, Mapping):
         raise CameraError(
-            "holds no 'key: value' lines; a ROS camera_info file has image_width, image_height, "
-            "camera_matrix, distortion_model and distortion_coefficients"
+            "contains no 'key: value' lines; a ROS camera_info file has image_width, "
+            "image_height, camera_matrix, distortion_model and distortion_coefficients"
         )
     return info
 
@@ -387,7 +388,7 @@ def _data(info: Mapping[str, Any], key: str) -> Any:
     """The numbers of a `{rows, cols, data}` matrix."""
     matrix = _key(info, key)
     if not isinstance(matrix, Mapping) or "data" not in matrix:
-        raise CameraError(f"the key '{key}' must hold rows, cols and data")
+        raise CameraError(f"the key '{key}' must contain rows, cols and data")
     return matrix["data"]
 
 

@@ -1,4 +1,4 @@
-"""Poses over time, and the poses between them."""
+"""Trajectories: stamped poses with interpolation between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lgc_ros.errors import SourceError
 
 log = logging.getLogger(__name__)
 
-# Poses are interpolated over gaps up to the longer of these two. In a longer gap the tracking
+# Poses are interpolated across gaps up to the longer of these two. In longer gaps the tracking
 # system lost its target; a low sampling rate alone is not a gap.
 MAX_GAP_NS = 100_000_000
 MAX_GAP_INTERVALS = 3
@@ -29,7 +29,8 @@ class Trajectory:
         T_wc: (N, 4, 4) poses camera to world, in metres or up to scale.
         quaternions: (N, 4) unit quaternions wxyz as recorded, which `pose_at` interpolates; None
             to derive them from `T_wc`.
-        timed: False if the poses come from a file without stamps; `stamps_ns` then counts lines.
+        timed: False if the poses come from a file without stamps; `stamps_ns` are then line
+            numbers.
     """
 
     stamps_ns: np.ndarray
@@ -63,7 +64,9 @@ class Trajectory:
         try:
             stamps_ns = np.array(stamps_ns, np.int64)
         except OverflowError as error:
-            raise SourceError(f"{where} holds a stamp that is no time in nanoseconds") from error
+            raise SourceError(
+                f"{where} contains a stamp that exceeds the range of nanoseconds"
+            ) from error
         positions = np.array(positions, np.float64).reshape(-1, 3)
         quaternions = np.array(quaternions, np.float64).reshape(-1, 4)
         norms = np.linalg.norm(quaternions, axis=1)
@@ -72,7 +75,7 @@ class Trajectory:
             raise SourceError(f"{where} has no valid pose in {len(stamps_ns)} samples")
         if not valid.all():
             log.warning("%s: ignored %d samples without a valid pose", where, np.sum(~valid))
-        # The first of several samples with the same stamp counts.
+        # Of several samples with the same stamp, the first is used.
         stamps_ns, first = np.unique(stamps_ns[valid], return_index=True)
         order = np.flatnonzero(valid)[first]
         quaternions = quaternions[order] / norms[order, None]
@@ -88,12 +91,12 @@ class Trajectory:
 
     @property
     def length_m(self) -> float:
-        """Length of the path, in the unit of the poses."""
+        """Length of the path in the unit of the poses."""
         return float(np.linalg.norm(np.diff(self.positions, axis=0), axis=1).sum())
 
     @cached_property
     def max_gap_ns(self) -> int:
-        """Longest time between two samples over which a pose is interpolated."""
+        """Maximum time between two samples for interpolation."""
         intervals_ns = np.diff(self.stamps_ns)
         median_ns = float(np.median(intervals_ns)) if len(intervals_ns) else 0.0
         return max(MAX_GAP_NS, round(MAX_GAP_INTERVALS * median_ns))
@@ -101,7 +104,7 @@ class Trajectory:
     def pose_at(self, stamp_ns: int, max_gap_ns: int | None = None) -> np.ndarray | None:
         """Interpolated pose (4, 4); None outside the samples and in gaps of the recording.
 
-        Stamps must increase.
+        Requires increasing stamps.
         """
         after = int(np.searchsorted(self.stamps_ns, stamp_ns))
         if after == len(self.stamps_ns):

@@ -1,1 +1,5 @@
-"""Images with their camera and stamp, and how their pixels are encoded in messages and files."""
+"""Images: frames with stamp, camera and pose, and decoding of image messages and files.
+
+`frame.Frame` and `frame.read_image` are what the rest of the package uses; `encoding` decodes raw
+and compressed image messages, `header` reads image sizes before decoding.
+"""

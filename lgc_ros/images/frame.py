@@ -1,4 +1,4 @@
-"""One image of a sequence, with its camera, pose and depth where known."""
+"""One image of a sequence with its camera, ground-truth pose and depth, where known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lgc_ros.images.encoding import decode_compressed
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """An image with its stamp and, where known, its camera, true pose and depth."""
+    """An image with its stamp and, where known, its camera, ground-truth pose and depth."""
 
     index: int
     stamp_ns: int
@@ -36,13 +36,10 @@ def read_image(path: str | Path) -> np.ndarray:
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise ImageError(f"there is no image {path}; check the path") from error
+        raise ImageError(f"image {path} does not exist; check the path") from error
     except OSError as error:
         raise ImageError(f"image {path} cannot be opened: {error.strerror}") from error
     try:
         return decode_compressed(data)
     except ImageError as error:
-        raise ImageError(
-            f"{path} is not a readable image (empty, damaged or of an unknown format); "
-            "convert it to PNG or JPEG, or copy it again"
-        ) from error
+        raise ImageError(f"{path} is not a readable image: {error}") from error

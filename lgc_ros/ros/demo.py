@@ -19,8 +19,8 @@ from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory, load_evo
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
 from lgc_ros.ros.live import INLIERS, ODOMETRY, LiveOptions, LiveRun, run_live
+from lgc_ros.sources.bag_types import GROUND_TRUTH_TOPIC
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
-from lgc_ros.sources.rosbag import GROUND_TRUTH_TOPIC
 from lgc_ros.sources.synthetic import SyntheticSource, default_camera
 from lgc_ros.sources.trajectory import write_trajectory
 from lgc_ros.synthetic import World

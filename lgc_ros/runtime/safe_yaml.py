@@ -1,8 +1,8 @@
-"""The one YAML reader for files of others: calibrations, profiles, configurations, bag metadata.
+"""The YAML reader for untrusted files: calibrations, profiles, configurations, bag metadata.
 
-PyYAML's safe loader executes nothing, but a few lines with aliases (`*name`) unfold into
-gigabytes, deep nesting exhausts the stack, and values such as `!!bool maybe` raise anything.
-Here all of that is a YamlError of one sentence.
+PyYAML's safe loader executes no code, but a few lines with aliases (`*name`) expand to gigabytes,
+deep nesting exhausts the stack, and values such as `!!bool maybe` raise arbitrary exceptions.
+`read_yaml` reports all of these as a YamlError of one sentence.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import yaml
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
-# The reader in C is ten times as fast; not every installation of PyYAML has it.
+# The C loader is ten times faster, but not part of every PyYAML installation.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class YamlError(ValueError):
-    """A text is not YAML, or YAML that is not read here; the message says where."""
+    """Text that is not YAML, or YAML that is not supported; the message names the position."""
 
 
 def read_yaml(path: str | Path, max_bytes: int = MAX_BYTES) -> Any:
-    """The content of a YAML file.
+    """Read a YAML file.
 
     Raises:
         OSError: the file cannot be opened or read.
-        YamlError: its content cannot be read, or is longer than `max_bytes`.
+        YamlError: the content is invalid, or longer than `max_bytes`.
     """
     with Path(path).open("rb") as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
-        raise YamlError(f"it is larger than {max_bytes >> 10} KiB")
+        raise YamlError(f"the file is larger than {max_bytes >> 10} KiB")
     try:
         return parse_yaml(data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -40,10 +40,10 @@ def read_yaml(path: str | Path, max_bytes: int = MAX_BYTES) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """The content of a YAML text.
+    """Parse YAML text.
 
     Raises:
-        YamlError: it cannot be read.
+        YamlError: the text is invalid or not supported.
     """
     try:
         _check_events(text)
@@ -52,13 +52,13 @@ def parse_yaml(text: str) -> Any:
         raise
     except yaml.MarkedYAMLError as error:
         raise YamlError(f"{error.problem or error.context}{_where(error.problem_mark)}") from error
-    except Exception as error:  # PyYAML's constructors raise whatever Python does
+    except Exception as error:  # constructors of PyYAML raise arbitrary exceptions
         reason = " ".join(str(error).split())
         raise YamlError(f"a value cannot be read ({type(error).__name__}: {reason})") from error
 
 
 def _check_events(text: str) -> None:
-    """Refuses aliases and deep nesting before anything is built of them."""
+    """Raise YamlError for aliases and deep nesting, before any object is built."""
     depth = 0
     for event in yaml.parse(text, _LOADER):
         if isinstance(event, yaml.AliasEvent):
@@ -69,7 +69,7 @@ def _check_events(text: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            raise YamlError(f"more than {MAX_DEPTH} levels are nested{_where(event.start_mark)}")
+            raise YamlError(f"nesting exceeds {MAX_DEPTH} levels{_where(event.start_mark)}")
 
 
 def _where(mark: yaml.Mark | None) -> str:

@@ -1,10 +1,10 @@
-"""Sources of frames: one module per kind of input, and `open_source` for whatever is there.
+"""Sources of frames: one module per kind of input, and `open_source`, which recognizes the kind.
 
     for frame in open_source("rgbd_dataset_freiburg1_xyz"):
         frame.image, frame.stamp_ns, frame.T_wc
 
-Every source has a `name`, a `camera`, a length and a `truth` (where known) and `errors`, and
-yields `Frame`s one by one.
+Every `Source` has a `name`, a `camera`, `errors` and, where known, a length and `ground_truth`,
+and yields `Frame`s one at a time. `KINDS` lists the supported inputs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.sources.bag_reader import is_rosbag
 from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.euroc import is_euroc, open_euroc
 from lgc_ros.sources.files import IMAGE_SUFFIXES
 from lgc_ros.sources.folder import is_folder, open_folder
 from lgc_ros.sources.kitti import is_kitti, open_kitti
 from lgc_ros.sources.mcap_salvage import check_exists
-from lgc_ros.sources.rosbag import is_rosbag, open_rosbag
+from lgc_ros.sources.rosbag import open_rosbag
 from lgc_ros.sources.synthetic import SyntheticSource
 from lgc_ros.sources.tum import is_tum, open_tum
 from lgc_ros.sources.video import is_video, open_video
@@ -33,7 +34,7 @@ __all__ = ["KINDS", "Kind", "Source", "open_source"]
 
 
 class Kind(NamedTuple):
-    """How an input is recognized, opened, and described to who looks for it."""
+    """How an input is recognized, opened and described in error messages."""
 
     matches: Callable[[Path], bool]
     open: Callable[..., Source]
@@ -62,10 +63,10 @@ def open_source(
 ) -> Source:
     """Open a dataset, folder, video or bag, recognized by its files, or `synthetic:walk`.
 
-    `camera` (or its camera_info file) replaces the source's own. Every `every`-th frame is
-    yielded, at most `limit` of them. `gt` is a TUM file of true camera poses, which replace the
-    source's own; of a bag it may be a topic, too. Further options are those of the kind, such as
-    `image_topic` of a bag (see `open_rosbag`); those that are None count as not given.
+    `camera` (or a camera_info file) replaces the camera of the source. Every `every`-th frame is
+    yielded, at most `limit` of them. `gt` is a TUM file of ground-truth camera poses that replace
+    those of the source; for a bag it may also be a topic. Further options depend on the kind, such
+    as `image_topic` for a bag (see `open_rosbag`); options that are None are ignored.
     """
     options = {name: value for name, value in options.items() if value is not None}
     if isinstance(camera, str | Path):
@@ -78,8 +79,8 @@ def open_source(
         check_exists(Path(path))
         kind = kind or recognize(Path(path))
         if kind not in KINDS:
-            raise ConfigError(f"unknown kind of source '{kind}'; known are {', '.join(KINDS)}")
-        if kind == "rosbag":  # knows topics, and where the camera sits on the body
+            raise ConfigError(f"unknown kind of source '{kind}'; use one of {', '.join(KINDS)}")
+        if kind == "rosbag":  # reads topics, and applies the mounting of the camera
             options |= {} if gt is None else {"gt": gt}
             gt = None
         _check_options(kind, KINDS[kind].open, options)
@@ -90,43 +91,43 @@ def open_source(
 
 
 def open_synthetic(trajectory: str, camera: Camera | None = None, **options: Any) -> Source:
-    """A sequence through the synthetic world; options are those of `SyntheticSource`."""
+    """A rendered sequence; options are those of `SyntheticSource`."""
     synthetic = SyntheticSource(trajectory, camera=camera, **options)
 
     def loaders() -> list[Loader]:
         return [partial(synthetic.__getitem__, index) for index in range(len(synthetic))]
 
-    truth = GroundTruth("the synthetic world", "xy")
-    return Source(synthetic.name, synthetic.camera, loaders, len(synthetic), truth)
+    ground_truth = GroundTruth("the synthetic world", "xy")
+    return Source(synthetic.name, synthetic.camera, loaders, len(synthetic), ground_truth)
 
 
 def recognize(path: Path) -> str:
-    """The kind of source that a path is; images lie about in folders of other kinds, too."""
+    """The kind of source at a path; other kinds win over a plain folder of images."""
     kinds = [name for name, kind in KINDS.items() if kind.matches(path)]
     if len(kinds) > 1 and "folder" in kinds:
         kinds.remove("folder")
     if len(kinds) > 1:
         raise SourceError(
-            f"{path} mixes {' and '.join(kinds)} (found {_found(path)}): name one with --kind, or "
-            "give a folder that holds one of them"
+            f"{path} matches {' and '.join(kinds)} (found {_found(path)}): choose one with "
+            "--kind, or give a folder that contains only one of them"
         )
     if not kinds:
         looked_for = "; ".join(f"{name}: {kind.looks_like}" for name, kind in KINDS.items())
         raise SourceError(
-            f"{path} is no known source: found {_found(path)}; looked for {looked_for}"
+            f"{path} is not a known kind of source: found {_found(path)}; expected {looked_for}"
         )
     return kinds[0]
 
 
 def _found(path: Path) -> str:
-    """What is in a folder, or what a file is by its name."""
+    """Contents of a folder, or the type of a file by its name, for error messages."""
     if path.is_file():
         is_image = path.suffix.lower() in IMAGE_SUFFIXES
         return "a single image" if is_image else f"a file ending in '{path.suffix}'"
     folders = sorted(f"{item.name}/" for item in path.iterdir() if item.is_dir())
     suffixes = Counter(item.suffix or item.name for item in path.iterdir() if item.is_file())
     files = [f"{count} {suffix}" for suffix, count in suffixes.most_common()]
-    return ", ".join([*folders[:8], *files[:8]]) or "nothing, it is empty"
+    return ", ".join([*folders[:8], *files[:8]]) or "an empty folder"
 
 
 def _check_options(kind: str, opener: Callable, options: dict[str, Any]) -> None:

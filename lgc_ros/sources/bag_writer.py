@@ -1,4 +1,4 @@
-"""Write any source as a rosbag2 (mcap): images, CameraInfo and, where known, ground truth."""
+"""Write frames as a rosbag2 (mcap): images, CameraInfo and, where known, ground truth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from transforms3d.quaternions import mat2quat
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
-from lgc_ros.sources.rosbag import GROUND_TRUTH_TOPIC, STORAGE_SUFFIXES
+from lgc_ros.sources.bag_reader import STORAGE_SUFFIXES
+from lgc_ros.sources.bag_types import GROUND_TRUTH_TOPIC
 
 IMAGE_TOPIC = "/camera/image_raw"
 INFO_TOPIC = "/camera/camera_info"
@@ -38,22 +39,24 @@ def write_bag(
 
     Images go to /camera/image_raw, or with a `compression` (jpeg, png) to
     /camera/image_raw/compressed; the camera to /camera/camera_info; poses of the camera's optical
-    frame in the world to /ground_truth. Messages are recorded at their own stamps. `progress`
+    frame in the world to /ground_truth. The recording time of a message is its stamp. `progress`
     wraps the frames, as `rich.progress.track` does.
     """
     try:
         from rosbags.rosbag2 import StoragePlugin, Writer
         from rosbags.typesys import Stores, get_typestore
     except ImportError as error:
-        raise ConfigError("bags need the package rosbags: pip install 'lgc_ros[bags]'") from error
+        raise ConfigError(
+            "writing bags requires the package rosbags: pip install 'lgc_ros[bags]'"
+        ) from error
     if compression is not None and compression not in CODECS:
-        raise ConfigError(f"unknown compression '{compression}'; known are {', '.join(CODECS)}")
+        raise ConfigError(f"unknown compression '{compression}'; use one of {', '.join(CODECS)}")
     path = Path(path)
     if path.exists():
-        raise SourceError(f"{path} already exists; name a new folder for the bag")
+        raise SourceError(f"{path} already exists; choose a new folder for the bag")
     if path.suffix in STORAGE_SUFFIXES:
         raise SourceError(
-            f"a bag is a folder with its {path.suffix} file in it: name it {path.with_suffix('')}"
+            f"a bag is a folder that contains a {path.suffix} file: name it {path.with_suffix('')}"
         )
     store = get_typestore(Stores.ROS2_JAZZY)
     connections = {}
@@ -71,7 +74,7 @@ def write_bag(
 def _messages(
     frame: Frame, types: Mapping[str, type], compression: str | None
 ) -> Iterator[tuple[str, Any]]:
-    """Topics and messages of a frame; the camera comes before its image, for who listens live."""
+    """Topics and messages of a frame; CameraInfo comes first, because subscribers wait for it."""
     Time, Header = types["builtin_interfaces/msg/Time"], types["std_msgs/msg/Header"]
     stamp = Time(*divmod(frame.stamp_ns, 10**9))
     header = Header(stamp, CAMERA_FRAME)
@@ -115,7 +118,7 @@ def _encoding(image: np.ndarray) -> str:
 
 
 def _camera_info(camera: Camera, header: Any, types: Mapping[str, type]) -> Any:
-    # ROS has no name for "no distortion": plumb_bob with zeros says the same.
+    # ROS has no model without distortion; plumb_bob with zeros is equivalent.
     pinhole = camera.model == "pinhole"
     return types["sensor_msgs/msg/CameraInfo"](
         header=header,

@@ -1,4 +1,4 @@
-"""What all sources share: frames are read one by one, and a damaged one is skipped."""
+"""What all sources share: frames are read one at a time, and damaged ones are skipped."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from lgc_ros.sources.trajectory import read_trajectory
 log = logging.getLogger(__name__)
 
 Loader = Callable[[], Frame]
-"""Reads one frame, or raises ImageError if that one is missing or damaged."""
+"""Reads one frame; raises ImageError if that frame is missing or damaged."""
 
 
 class GroundTruth(NamedTuple):
-    """Where the true poses of frames come from, and what is known of their world."""
+    """Origin of the ground-truth poses of frames, and the orientation of their world frame."""
 
-    where: str  # a file or a topic
-    ground: str | None = None  # its horizontal axes, such as "xy"; None if nobody says
+    where: str  # file or topic
+    ground: str | None = None  # horizontal axes, such as "xy"; None if unknown
 
 
 class Source:
-    """A sequence of frames of one camera, read while iterated over, as often as wanted.
+    """A sequence of frames of one camera, read lazily; it can be iterated over repeatedly.
 
-    Frames come in recorded order; `index` counts all of them, also those left out. `errors` names
-    what the latest iteration could not read, `skipped` counts the frames among that. `truth` is
-    None where no true poses are known. `loaders` starts a pass over the frames; it may raise
-    SourceError where the rest is lost.
+    Frames come in recorded order; `index` also counts frames that are left out. `errors` lists
+    what the latest iteration could not read, and `skipped` counts the frames among that.
+    `ground_truth` is None if no ground-truth poses are known. `loaders` starts a pass over the
+    frames; it raises SourceError where the rest cannot be read.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Source:
         camera: Camera,
         loaders: Callable[[], Iterable[Loader]],
         length: int | None,
-        truth: GroundTruth | None = None,
+        ground_truth: GroundTruth | None = None,
     ):
         self.name = name
         self.camera = camera
-        self.truth = truth
+        self.ground_truth = ground_truth
         self.errors: list[str] = []
         self.skipped = 0
         self._warned: set[str] = set()
@@ -55,9 +55,9 @@ class Source:
         self._length = length
 
     def __len__(self) -> int:
-        """Number of frames, skipped ones included."""
+        """Number of frames, including skipped ones."""
         if self._length is None:
-            raise TypeError(f"{self.name} has no length: it is known only after reading")
+            raise TypeError(f"the length of {self.name} is unknown until it has been read")
         return self._length
 
     def __bool__(self) -> bool:
@@ -73,11 +73,11 @@ class Source:
             except StopIteration:
                 break
             except ImageError as error:
-                self._report("a frame is skipped", error)
+                self._report("skipped a frame", error)
                 self.skipped += 1
                 continue
             except SourceError as error:
-                self._report("the rest cannot be read", error)
+                self._report("stopped reading", error)
                 break
             if not readable:
                 self.camera.check_image(frame.image, frame.name)
@@ -85,17 +85,17 @@ class Source:
             yield frame
         if not readable:
             reason = self.errors[0] if self.errors else "it is empty"
-            raise SourceError(f"{self.name} has no frame that can be read: {reason}")
+            raise SourceError(f"{self.name} has no readable frame: {reason}")
 
     def _report(self, consequence: str, error: LgcError) -> None:
         self.errors.append(str(error))
-        # Methods that are compared read the same frames again: once is enough.
+        # A comparison of methods reads the same frames repeatedly: warn once.
         if str(error) not in self._warned:
             self._warned.add(str(error))
             log.warning("%s: %s", consequence, error)
 
     def select(self, every: int = 1, limit: int | None = None) -> Source:
-        """Every `every`-th frame, at most `limit` of them; the others are not decoded."""
+        """Every `every`-th frame, at most `limit` of them; other frames are not decoded."""
         if every < 1 or (limit is not None and limit < 1):
             raise ConfigError(f"every ({every}) and limit ({limit}) must be at least 1")
         stop = None if limit is None else every * (limit - 1) + 1
@@ -107,11 +107,11 @@ class Source:
             self.camera,
             lambda: islice(self._loaders(), 0, stop, every),
             length,
-            self.truth,
+            self.ground_truth,
         )
 
     def with_ground_truth(self, path: str | Path) -> Source:
-        """The same frames with true camera poses from a TUM file in place of their own."""
+        """The same frames with ground-truth camera poses from a TUM file."""
         trajectory = read_trajectory(path)
 
         def load(loader: Loader) -> Frame:
@@ -128,11 +128,11 @@ class Source:
 
 
 def camera_beside(*candidates: Path, rectified: bool = False) -> Camera:
-    """The camera from the first of these files that is there."""
+    """The camera from the first of these files that exists."""
     for path in candidates:
         if path.exists():
             return Camera.from_yaml(path, rectified)
     raise CameraError(
-        f"no camera: there is no {' or '.join(map(str, candidates))}; give the camera of these "
+        f"no camera: {' or '.join(map(str, candidates))} does not exist; give the camera of these "
         "images with --camera CAM.yaml (ROS camera_info format)"
     )

@@ -33,7 +33,7 @@ def open_euroc(
     """The images of `cam0` or `cam1`; ground truth is interpolated at their stamps.
 
     The published ground truth is that of the body (IMU); `T_BS` in the camera's sensor.yaml
-    takes it to the camera.
+    transforms it to the camera.
     """
     root = _root(Path(path))
     folder = root / image_folder
@@ -42,10 +42,11 @@ def open_euroc(
     images = _read_index(folder / "data.csv")
     if not images:
         raise SourceError(f"{folder / 'data.csv'} lists no images")
-    trajectory, T_bc, truth = None, None, None
-    truth_file = root / GROUND_TRUTH / "data.csv"
-    if truth_file.exists():
-        trajectory, truth = read_ground_truth(truth_file), GroundTruth(str(truth_file), "xy")
+    trajectory, T_bc, ground_truth = None, None, None
+    ground_truth_file = root / GROUND_TRUTH / "data.csv"
+    if ground_truth_file.exists():
+        trajectory = read_ground_truth(ground_truth_file)
+        ground_truth = GroundTruth(str(ground_truth_file), "xy")
         sensor = sensor or _read_sensor(folder / "sensor.yaml")
         T_bc = _T_body_camera(sensor, folder / "sensor.yaml")
 
@@ -58,11 +59,11 @@ def open_euroc(
     def loaders() -> list[Loader]:
         return [partial(load, index, *entry) for index, entry in enumerate(images)]
 
-    return Source(root.resolve().parent.name, camera, loaders, len(images), truth)
+    return Source(root.resolve().parent.name, camera, loaders, len(images), ground_truth)
 
 
 def read_ground_truth(path: Path) -> Trajectory:
-    """Body to world: stamp in ns, position, quaternion w first, and columns not needed here."""
+    """Body to world: stamp in ns, position, quaternion (wxyz); further columns are ignored."""
     stamps_ns, poses = [], []
     for line in read_lines(path, "restore it"):
         stamp, *numbers = line.split(",")
@@ -73,7 +74,7 @@ def read_ground_truth(path: Path) -> Trajectory:
                 raise ValueError(f"{len(numbers) + 1} columns")
         except ValueError as error:
             raise SourceError(
-                f"{path}: '{line}' is not a pose ({error}): each line must hold stamp in ns, "
+                f"{path}: '{line}' is not a pose ({error}): each line must contain stamp in ns, "
                 "x, y, z, qw, qx, qy, qz"
             ) from error
     poses = np.reshape(poses, (-1, 7))
@@ -106,7 +107,7 @@ def _read_sensor(path: Path) -> Mapping[str, Any]:
     except (OSError, YamlError) as error:
         raise CameraError(f"{path} cannot be read as YAML ({error}): restore it") from error
     if not isinstance(sensor, Mapping):
-        raise CameraError(f"{path} holds no 'key: value' lines: restore it")
+        raise CameraError(f"{path} contains no 'key: value' lines: restore it")
     return sensor
 
 
@@ -120,7 +121,7 @@ def _camera(sensor: Mapping[str, Any], path: Path) -> Camera:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CameraError(
             f"{path}: intrinsics, resolution, distortion_model ({', '.join(MODELS)}) or "
-            f"distortion_coefficients is missing or wrong ({error!r}); restore it, or give the "
+            f"distortion_coefficients is missing or invalid ({error!r}); restore it, or give the "
             "camera with --camera CAM.yaml"
         ) from error
 
@@ -132,4 +133,4 @@ def _T_body_camera(sensor: Mapping[str, Any], path: Path) -> np.ndarray:
             raise ValueError("not finite")
         return T_bc
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise SourceError(f"{path}: T_BS is missing or not 4x4 numbers; restore it") from error
+        raise SourceError(f"{path}: T_BS is missing or not a 4x4 matrix; restore it") from error

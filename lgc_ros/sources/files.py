@@ -1,4 +1,4 @@
-"""Text files and folders of images; a failure names the file and what it should hold."""
+"""Text files and folders of images; errors name the file and its expected content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IMAGE_SUFFIXES = {".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tif
 
 
 def read_lines(path: Path, remedy: str) -> list[str]:
-    """Lines of a text file, stripped, without empty ones and comments (`#`)."""
+    """Stripped lines of a text file without empty lines and comments (`#`)."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -25,13 +25,13 @@ def read_lines(path: Path, remedy: str) -> list[str]:
 
 
 def images_in(folder: Path) -> list[Path]:
-    """Image files of a folder, numbers in their names counted as numbers (2 before 10)."""
+    """Image files of a folder in natural order (2 before 10)."""
     paths = [path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES]
     return sorted(paths, key=_natural)
 
 
 def first_image_size(paths: Iterable[Path]) -> tuple[int, int]:
-    """Width and height of the first image that can be read."""
+    """Width and height of the first readable image."""
     first_error = None
     for path in paths:
         try:
@@ -40,7 +40,7 @@ def first_image_size(paths: Iterable[Path]) -> tuple[int, int]:
             first_error = first_error or error
             continue
         return width, height
-    raise SourceError(f"no image can be read: {first_error}")
+    raise SourceError(f"no image is readable: {first_error}")
 
 
 def _natural(path: Path) -> tuple[list[tuple[int, str]], str]:

@@ -1,4 +1,4 @@
-"""A folder of images with a camera.yaml in it or beside it."""
+"""A folder of images, with camera.yaml inside or in the parent folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lgc_ros.sources.trajectory import parse_stamp
 log = logging.getLogger(__name__)
 
 RATE_HZ = 30.0
-NANOSECONDS = re.compile(r"\d{19}")  # since 1970, for the years 2001 to 2286
+NANOSECONDS = re.compile(r"\d{19}")  # since 1970, years 2001 to 2286
 SECONDS = re.compile(r"\d{10}\.\d+")
 
 
@@ -33,26 +33,26 @@ def open_folder(
     pattern: str | None = None,
     rectified: bool = False,
 ) -> Source:
-    """Images in the order of their names; only those that `pattern` (`*.png`) fits if it is given.
+    """Images in natural order of their names, optionally only those matching `pattern` (`*.png`).
 
-    Stamps come from `rate_hz`, or else from names like 1403636579763555584.png (ns) or
-    1305031102.175304.png (s), or else from 30 images per second.
+    Stamps follow from `rate_hz`, else from names such as 1403636579763555584.png (ns) or
+    1305031102.175304.png (s), else from a rate of 30 Hz.
     """
     path = Path(path)
     if rate_hz is not None and rate_hz <= 0:
-        raise ConfigError(f"the rate must be positive, not {rate_hz:g} images per second")
+        raise ConfigError(f"the rate must be positive, but is {rate_hz:g} Hz")
     if not path.is_dir():
         raise SourceError(f"{path} is not a folder of images; check the path")
     images = [image for image in images_in(path) if pattern is None or image.match(pattern)]
     if not images:
         raise SourceError(
-            f"{path} holds no images" + (f" that fit '{pattern}'" if pattern else "")
+            f"{path} contains no images" + (f" that match '{pattern}'" if pattern else "")
         )
     suffixes = Counter(image.suffix.lower() for image in images)
     if len(suffixes) > 1:
         found = ", ".join(f"{count} {suffix}" for suffix, count in sorted(suffixes.items()))
         raise SourceError(
-            f"{path} mixes images of several kinds ({found}), perhaps colour and depth; choose "
+            f"{path} mixes several image formats ({found}), perhaps color and depth; choose one "
             f"with a pattern such as '*{images[0].suffix}', or move the others away"
         )
     camera = camera or camera_beside(
@@ -62,7 +62,7 @@ def open_folder(
     if stamps_ns is not None:
         stamps_ns, images = zip(*sorted(zip(stamps_ns, images, strict=True)), strict=True)
     elif rate_hz is None:
-        log.warning("%s: no stamps, taken as %g images per second", path, RATE_HZ)
+        log.warning("%s: no stamps, assuming %g images per second", path, RATE_HZ)
         rate_hz = RATE_HZ
     if rate_hz is not None:
         stamps_ns = [round(index * 1e9 / rate_hz) for index in range(len(images))]
@@ -78,7 +78,7 @@ def open_folder(
 
 
 def stamps_from_names(names: list[str]) -> list[int] | None:
-    """Stamps in ns, if every name is one."""
+    """Stamps in ns if every name is a stamp, otherwise None."""
     if all(NANOSECONDS.fullmatch(name) for name in names):
         return [int(name) for name in names]
     if all(SECONDS.fullmatch(name) for name in names):

@@ -1,4 +1,4 @@
-"""KITTI odometry: `image_<n>/%06d.png`, `calib.txt`, `times.txt`, and poses where published."""
+"""KITTI odometry: `image_<n>/%06d.png`, `calib.txt`, `times.txt` and, if published, poses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lgc_ros.sources.trajectory import parse_stamp
 log = logging.getLogger(__name__)
 
 IMAGE_FOLDERS = ("image_0", "image_1", "image_2", "image_3")
-RATE_HZ = 10  # of the recording, where times.txt is missing
+RATE_HZ = 10  # frame rate of the dataset, used if times.txt is missing
 
 
 def is_kitti(path: Path) -> bool:
@@ -29,16 +29,16 @@ def is_kitti(path: Path) -> bool:
 def open_kitti(
     path: Path, camera: Camera | None = None, image_folder: str | None = None
 ) -> Source:
-    """A sequence as seen by one of its cameras: the first one there, or that of `image_folder`."""
+    """A sequence of one camera: that of `image_folder`, or by default the first that exists."""
     path = Path(path)
     if image_folder is None:
-        there = (folder for folder in IMAGE_FOLDERS if (path / folder).is_dir())
-        image_folder = next(there, IMAGE_FOLDERS[0])
+        existing = (folder for folder in IMAGE_FOLDERS if (path / folder).is_dir())
+        image_folder = next(existing, IMAGE_FOLDERS[0])
     if not (path / image_folder).is_dir():
-        raise SourceError(f"there is no folder {path / image_folder}; check its name")
+        raise SourceError(f"folder {path / image_folder} does not exist; check its name")
     images = images_in(path / image_folder)
     if not images:
-        raise SourceError(f"{path / image_folder} holds no images")
+        raise SourceError(f"{path / image_folder} contains no images")
     P = None
     if (path / "calib.txt").exists():
         P = read_projections(path / "calib.txt").get(image_folder.replace("image_", "P"))
@@ -50,9 +50,9 @@ def open_kitti(
             )
         camera = Camera.from_K(P[:, :3], *first_image_size(images))
     stamps_ns = _read_times(path / "times.txt", images)
-    poses, truth = [None] * len(images), None
+    poses, ground_truth = [None] * len(images), None
     if pose_file := find_poses(path):
-        poses, truth = read_poses(pose_file, images), GroundTruth(str(pose_file), "xz")
+        poses, ground_truth = read_poses(pose_file, images), GroundTruth(str(pose_file), "xz")
         if P is not None:
             poses = poses @ T_camera0_camera(P)
 
@@ -64,13 +64,13 @@ def open_kitti(
     def loaders() -> list[Loader]:
         return [partial(load, index) for index in range(len(images))]
 
-    return Source(path.resolve().name, camera, loaders, len(images), truth)
+    return Source(path.resolve().name, camera, loaders, len(images), ground_truth)
 
 
 def read_projections(path: Path) -> dict[str, np.ndarray]:
     """The (3, 4) projection matrices of calib.txt by name, `P0` to `P3`."""
     projections = {}
-    for line in read_lines(path, "it must hold the lines 'P0: ' to 'P3: '"):
+    for line in read_lines(path, "it must contain the lines 'P0: ' to 'P3: '"):
         key, _, numbers = line.partition(":")
         if key.startswith("P"):
             projections[key] = _matrix(numbers, path)
@@ -85,7 +85,7 @@ def T_camera0_camera(P: np.ndarray) -> np.ndarray:
 
 
 def find_poses(folder: Path) -> Path | None:
-    """`poses.txt` or `<sequence>.txt`, there or in `../../poses` as KITTI ships them."""
+    """`poses.txt` or `<sequence>.txt` in the folder, or in `../../poses` as published by KITTI."""
     folder = folder.resolve()
     name = f"{folder.name}.txt"
     places = (folder / "poses.txt", folder / name, folder.parent.parent / "poses" / name)
@@ -93,8 +93,8 @@ def find_poses(folder: Path) -> Path | None:
 
 
 def read_poses(path: Path, images: Sequence[Path]) -> np.ndarray:
-    """Camera 0 to world (N, 4, 4) of these images: one line of 3x4 numbers for each."""
-    lines = read_lines(path, "it must hold a line of 12 numbers for each image")
+    """Camera 0 to world (N, 4, 4) of these images, from one line of 3x4 numbers per image."""
+    lines = read_lines(path, "it must contain a line of 12 numbers per image")
     lines = _lines_of(images, lines, path, "poses")
     poses = np.tile(np.eye(4), (len(lines), 1, 1))
     poses[:, :3] = [_matrix(line, path) for line in lines]
@@ -103,7 +103,7 @@ def read_poses(path: Path, images: Sequence[Path]) -> np.ndarray:
 
 def _read_times(path: Path, images: Sequence[Path]) -> list[int]:
     if not path.exists():
-        log.warning("%s is missing: frames are taken as %d per second", path, RATE_HZ)
+        log.warning("%s is missing: assuming %d frames per second", path, RATE_HZ)
         return [index * 10**9 // RATE_HZ for index in range(len(images))]
     try:
         return [
@@ -116,7 +116,7 @@ def _read_times(path: Path, images: Sequence[Path]) -> list[int]:
 def _lines_of(images: Sequence[Path], lines: list[str], path: Path, what: str) -> list[str]:
     """The lines that belong to these images.
 
-    Where some images of a sequence were left out, the number in a name tells the line.
+    If images of the sequence were removed, the number in a file name selects the line.
     """
     if len(lines) == len(images):
         return lines
@@ -124,8 +124,8 @@ def _lines_of(images: Sequence[Path], lines: list[str], path: Path, what: str) -
     if all(name.isdecimal() and int(name) < len(lines) for name in names):
         return [lines[int(name)] for name in names]
     raise SourceError(
-        f"{path} holds {len(lines)} {what} for {len(images)} images, whose names are not the "
-        "numbers of its lines, counted from 0: restore it, or name the images so"
+        f"{path} contains {len(lines)} {what} for {len(images)} images, and the image names are "
+        "not line numbers counted from 0: restore the file, or rename the images"
     )
 
 

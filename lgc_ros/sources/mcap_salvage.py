@@ -1,8 +1,8 @@
-"""MCAP files whose recording was cut off, read up to their last complete record.
+"""Truncated MCAP files, read up to their last complete record.
 
-An MCAP file is a chain of records (one byte of kind, eight of length) between two magic words;
-the index at its end is optional. What a crash leaves is a valid file again when the broken record
-is replaced by an end without an index: this is done in memory while reading.
+An MCAP file is a chain of records (one byte of type, eight of length) between two magic numbers;
+the index at its end is optional. A file truncated by a crash becomes valid when the incomplete
+record is replaced by an end without an index; this happens in memory while reading.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from lgc_ros.errors import SourceError
 MAGIC = b"\x89MCAP0\r\n"
 HEADER = struct.Struct("<BQ")
 DATA_END, FOOTER = 0x0F, 0x02
-# Sizes and offsets of 0 stand for "no checksum" and "no index".
+# Zeros mean "no checksum" and "no index".
 END = HEADER.pack(DATA_END, 4) + bytes(4) + HEADER.pack(FOOTER, 20) + bytes(20) + MAGIC
 
 
 def unfinished(out: Path) -> Path:
-    """The folder that holds a recording until it is complete and gets the name `out`."""
+    """The folder of a recording until it is complete and renamed to `out`."""
     return out.with_name(f"{out.name}.part")
 
 
 def check_exists(path: Path) -> None:
-    """Raises SourceError if there is nothing at this path; names what a crash left of it."""
+    """Raise SourceError unless the path exists; names the remains of an interrupted recording."""
     if path.exists():
         return
     part = unfinished(path)
     remedy = leftover(part) if part.exists() else "check the path"
-    raise SourceError(f"there is no {path}; {remedy}")
+    raise SourceError(f"{path} does not exist; {remedy}")
 
 
 def leftover(part: Path) -> str:
-    """How to use what an interrupted recording left, for messages to users."""
+    """How to use the remains of an interrupted recording, for messages to users."""
     return (
         f"an interrupted recording left {part}: it reads like any other bag, e.g. `lgc run {part}`"
     )
 
 
 class SalvagedMcap:
-    """A path, as far as rosbags needs one, to the complete records of a file."""
+    """The complete records of a file, with the part of the Path interface that rosbags uses."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -65,15 +65,15 @@ class SalvagedMcap:
 
 
 def is_cut_off(path: Path) -> bool:
-    """Whether this begins like an MCAP file but does not end like one."""
+    """Whether a file starts like an MCAP file but does not end like one."""
     with path.open("rb") as file:
-        begins = file.read(len(MAGIC)) == MAGIC
+        starts = file.read(len(MAGIC)) == MAGIC
         file.seek(max(file.seek(0, os.SEEK_END) - len(MAGIC), 0))
-        return begins and file.read() != MAGIC
+        return starts and file.read() != MAGIC
 
 
 def _complete_length(path: Path) -> int:
-    """Bytes up to the first record that is cut off, or to the end of the data."""
+    """Length in bytes up to the first incomplete record, or to the end of the data section."""
     size = path.stat().st_size
     with path.open("rb") as file:
         offset = len(MAGIC)

@@ -11,7 +11,7 @@ from lgc_ros.errors import ConfigError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
 from lgc_ros.synthetic import World
-from lgc_ros.synthetic.motion import TRAJECTORIES, Motion
+from lgc_ros.synthetic.motion import TRAJECTORIES, CameraMotion
 
 START_NS = 1_700_000_000_000_000_000
 SHUTTER_SAMPLES = 5  # images averaged for motion blur; odd, so that the middle one is at the stamp
@@ -70,7 +70,7 @@ class SyntheticSource:
         self._exposure = exposure
         self._stamps_ns = [START_NS + round(k * 1e9 / rate_hz) for k in range(frames)]
         self._shutter_s = blur / rate_hz
-        self._motion = Motion(self.world.scene, seed, (frames - 1) / rate_hz, speed_mps)
+        self._motion = CameraMotion(self.world.scene, seed, (frames - 1) / rate_hz, speed_mps)
         self._pose = TRAJECTORIES[trajectory]
         self._falloff = _falloff(self.camera, vignetting) if vignetting else None
 
@@ -95,7 +95,7 @@ class SyntheticSource:
         return (self._stamps_ns[index] - START_NS) * 1e-9
 
     def _degrade(self, image: np.ndarray, index: int) -> np.ndarray:
-        """The image as a real camera would deliver it."""
+        """Apply the degradations of a real camera."""
         time = self._time_s(index)
         if self._blur:
             offsets = (np.arange(SHUTTER_SAMPLES) / (SHUTTER_SAMPLES - 1) - 0.5) * self._shutter_s
@@ -118,7 +118,7 @@ class SyntheticSource:
 
 
 def default_camera(distortion: Sequence[float] = ()) -> Camera:
-    """640x480 pixels, 63 degrees horizontal field of view, as many robots have."""
+    """640x480 pixels, 63 degrees horizontal field of view, as on many robots."""
     K = np.array([[525.0, 0, 319.5], [0, 525.0, 239.5], [0, 0, 1]])
     return Camera.from_K(K, 640, 480, distortion)
 

@@ -18,7 +18,7 @@ KITTI_COLUMNS = 12
 
 def read_trajectory(path: str | Path) -> Trajectory:
     """Read a TUM file; its lines may be in any order."""
-    remedy = f"each line must hold: {TUM_LINE}"
+    remedy = f"each line must contain: {TUM_LINE}"
     stamps_ns, poses = [], []
     for line in read_lines(Path(path), f"give a trajectory in TUM format, {remedy}"):
         try:
@@ -34,12 +34,12 @@ def read_trajectory(path: str | Path) -> Trajectory:
 
 
 def read_trajectory_file(path: str | Path) -> Trajectory:
-    """Read a TUM (8 columns) or KITTI (12 columns) file, told apart by the first line."""
+    """Read a TUM (8 columns) or KITTI (12 columns) file; the first line decides which."""
     path = Path(path)
     remedy = "give a trajectory in TUM (8 columns) or KITTI (12 columns) format, or BAG:/TOPIC"
     lines = read_lines(path, remedy)
     if not lines:
-        raise SourceError(f"{path} holds no poses: {remedy}")
+        raise SourceError(f"{path} contains no poses: {remedy}")
     if len(lines[0].split()) != KITTI_COLUMNS:
         return read_trajectory(path)
     try:
@@ -52,7 +52,7 @@ def read_trajectory_file(path: str | Path) -> Trajectory:
 
 
 def write_trajectory(path: Path, trajectory: Trajectory) -> None:
-    """Write a TUM file; stamps keep every nanosecond."""
+    """Write a TUM file with stamps in full nanosecond resolution."""
     lines = ["# timestamp tx ty tz qx qy qz qw"]
     for stamp_ns, T_wc in zip(trajectory.stamps_ns.tolist(), trajectory.T_wc, strict=True):
         w, x, y, z = mat2quat(T_wc[:3, :3])
@@ -68,7 +68,7 @@ def write_kitti(path: Path, trajectory: Trajectory) -> None:
 
 
 def parse_stamp(text: str) -> int:
-    """Decimal seconds as nanoseconds, without float rounding; ValueError if malformed."""
+    """Convert decimal seconds to ns without rounding to float; ValueError if malformed."""
     try:
         stamp_ns = Decimal(text).scaleb(9)
         if not abs(stamp_ns) < 2**63:
@@ -79,5 +79,5 @@ def parse_stamp(text: str) -> int:
 
 
 def format_stamp(stamp_ns: int) -> str:
-    """Nanoseconds as decimal seconds, without loss."""
+    """Convert nanoseconds to decimal seconds without loss."""
     return f"{stamp_ns // 10**9}.{stamp_ns % 10**9:09d}"

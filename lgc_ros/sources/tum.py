@@ -1,4 +1,4 @@
-"""The TUM RGB-D layout: rgb.txt, depth.txt, groundtruth.txt, and camera.yaml beside them."""
+"""The TUM RGB-D layout: rgb.txt, depth.txt and groundtruth.txt, with a camera.yaml."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import cv2
 import numpy as np
 from transforms3d.quaternions import mat2quat
 
-from lgc_ros.errors import SourceError
+from lgc_ros.errors import ImageError, SourceError
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.encoding import decode_unchanged
 from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.sources.base import GroundTruth, Loader, Source, camera_beside
 from lgc_ros.sources.files import read_lines
@@ -20,8 +21,8 @@ from lgc_ros.sources.trajectory import format_stamp, parse_stamp, read_trajector
 
 log = logging.getLogger(__name__)
 
-DEPTH_FACTOR = 5000  # depth images hold 1/5000 m; 0 is unknown
-DEPTH_WINDOW_NS = 20_000_000  # a depth image this far from a colour image still belongs to it
+DEPTH_FACTOR = 5000  # depth images have the unit 1/5000 m; 0 is unknown
+DEPTH_WINDOW_NS = 20_000_000  # maximum time between a color image and its depth image
 Progress = Callable[[Iterable[Frame]], Iterable[Frame]]
 
 
@@ -35,9 +36,9 @@ def open_tum(
     depth: bool = True,
     rectified: bool = False,
 ) -> Source:
-    """The colour images; ground truth is interpolated at their stamps, depth is the nearest one.
+    """The color images, with interpolated ground truth and the depth image nearest in time.
 
-    Without `depth`, depth images are not read. In gaps of the ground truth frames have no pose.
+    Without `depth`, depth images are not read. Frames in gaps of the ground truth have no pose.
     """
     path = Path(path)
     camera = camera or camera_beside(path / "camera.yaml", rectified=rectified)
@@ -47,8 +48,8 @@ def open_tum(
     has_depth = depth and (path / "depth.txt").exists()
     depths = sorted(read_file_list(path / "depth.txt")) if has_depth else []
     depth_stamps_ns = np.array([stamp_ns for stamp_ns, _ in depths], np.int64)
-    has_truth = (path / "groundtruth.txt").exists()
-    trajectory = read_trajectory(path / "groundtruth.txt") if has_truth else None
+    has_ground_truth = (path / "groundtruth.txt").exists()
+    trajectory = read_trajectory(path / "groundtruth.txt") if has_ground_truth else None
 
     def load(index: int, stamp_ns: int, name: str) -> Frame:
         image = read_image(path / name)
@@ -60,12 +61,12 @@ def open_tum(
     def loaders() -> list[Loader]:
         return [partial(load, index, *entry) for index, entry in enumerate(images)]
 
-    truth = GroundTruth(str(path / "groundtruth.txt"), "xy") if has_truth else None
-    return Source(path.resolve().name, camera, loaders, len(images), truth)
+    ground_truth = GroundTruth(str(path / "groundtruth.txt"), "xy") if has_ground_truth else None
+    return Source(path.resolve().name, camera, loaders, len(images), ground_truth)
 
 
 def read_file_list(path: Path) -> list[tuple[int, str]]:
-    """Stamps in ns and file names of rgb.txt or depth.txt, in the order of the lines."""
+    """Stamps in ns and file names of rgb.txt or depth.txt, in file order."""
     entries = []
     for line in read_lines(path, "give a TUM sequence with rgb.txt"):
         try:
@@ -77,7 +78,7 @@ def read_file_list(path: Path) -> list[tuple[int, str]]:
 
 
 def nearest_stamp(stamps_ns: np.ndarray, stamp_ns: int, window_ns: int) -> int | None:
-    """Index of the nearest of increasing stamps, if it is within the window."""
+    """Index of the nearest of increasing stamps, or None if it is outside the window."""
     after = int(np.searchsorted(stamps_ns, stamp_ns))
     neighbours = range(max(after - 1, 0), min(after + 1, len(stamps_ns)))
     distances = {index: abs(int(stamps_ns[index]) - stamp_ns) for index in neighbours}
@@ -86,22 +87,26 @@ def nearest_stamp(stamps_ns: np.ndarray, stamp_ns: int, window_ns: int) -> int |
 
 
 def _read_depth(path: Path) -> np.ndarray | None:
-    """Metres; a damaged depth image costs the depth, not the frame."""
-    depth = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+    """Depth (H, W) in metres; None if it is damaged, because the frame is usable without it."""
+    try:
+        depth = decode_unchanged(path.read_bytes())
+    except (OSError, ImageError):
+        depth = None
     if depth is None or depth.ndim != 2 or depth.dtype != np.uint16:
-        log.warning("%s is not a readable 16 bit depth image: this frame has no depth", path)
+        log.warning("%s is not a readable 16-bit depth image: this frame has no depth", path)
         return None
     return depth.astype(np.float32) / DEPTH_FACTOR
 
 
 def write_tum(source: Iterable[Frame], folder: str | Path, progress: Progress | None = None):
-    """Write frames into a new folder; depth, ground truth and camera where frames have them.
+    """Write frames into a new folder, with depth, ground truth and camera where known.
 
-    Stamps keep their nanoseconds. `progress` wraps the frames, as `rich.progress.track` does.
+    Stamps have full nanosecond resolution. `progress` wraps the frames, as
+    `rich.progress.track` does.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise SourceError(f"{folder} already exists and is not an empty folder; name a new one")
+        raise SourceError(f"{folder} already exists and is not an empty folder; choose a new one")
     lists = {"rgb": [], "depth": [], "groundtruth": []}
     camera = None
     for frame in progress(source) if progress else source:

@@ -1,4 +1,4 @@
-"""A video file with its camera in `<video>.yaml` or `camera.yaml` beside it."""
+"""A video file, with its camera in `<video>.yaml` or `camera.yaml` in the same folder."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ def open_video(
     rate_hz: float | None = None,
     rectified: bool = False,
 ) -> Source:
-    """Frames stamped from the video's own clock, which starts at 0, or from `rate_hz`.
+    """Frames stamped by the time of the video, which starts at 0, or by `rate_hz`.
 
-    A rotation flag is not applied, because calibrations are made for the sensor's own
-    orientation.
+    A rotation flag is not applied, because calibrations refer to the orientation of the sensor.
     """
     path = Path(path)
     if rate_hz is not None and rate_hz <= 0:
-        raise ConfigError(f"the rate must be positive, not {rate_hz:g} images per second")
+        raise ConfigError(f"the rate must be positive, but is {rate_hz:g} Hz")
     camera = camera or camera_beside(
         path.with_suffix(".yaml"), path.with_name("camera.yaml"), rectified=rectified
     )
@@ -52,7 +51,7 @@ def _capture(path: Path) -> cv2.VideoCapture:
     capture = cv2.VideoCapture(str(path))
     if not capture.isOpened():
         raise SourceError(
-            f"{path} cannot be opened as a video (empty, damaged or of an unknown format): copy "
+            f"{path} cannot be opened as a video (empty, damaged or in an unknown format): copy "
             "it again, or convert it with `ffmpeg -i IN OUT.mp4`"
         )
     capture.set(cv2.CAP_PROP_ORIENTATION_AUTO, 0)
@@ -78,13 +77,13 @@ def _loaders(
 
     try:
         while capture.grab():
-            # Not every container has a clock: where it stands still, the rate goes on.
-            clock_ns = round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1e6)
-            ticks = rate_hz is None and clock_ns > stamp_ns
-            stamp_ns = clock_ns if ticks else round(index * 1e9 / fps)
+            # Some containers have no time stamps: fall back to the frame rate.
+            time_ns = round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1e6)
+            has_time = rate_hz is None and time_ns > stamp_ns
+            stamp_ns = time_ns if has_time else round(index * 1e9 / fps)
             yield load
             index += 1
     finally:
         capture.release()
     if announced and index < announced:
-        log.warning("%s ends after %d of %d frames: it may be cut off", path, index, announced)
+        log.warning("%s ends after %d of %d frames: it may be truncated", path, index, announced)

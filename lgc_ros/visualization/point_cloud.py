@@ -9,7 +9,8 @@ import numpy as np
 
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.encoding import image_from_message
-from lgc_ros.sources.rosbag import IMAGE_TYPES, open_bag, topic_connections
+from lgc_ros.sources.bag_reader import open_bag, topic_connections
+from lgc_ros.sources.bag_types import IMAGE_TYPES
 
 if TYPE_CHECKING:
     from lgc_ros.evaluation.trajectory_metrics import TrajectoryErrors

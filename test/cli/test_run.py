@@ -82,7 +82,7 @@ def test_run_takes_metric_scale_from_depth(invoke, tum_folder, tmp_path):
         (("--scale", "constant_speed"), "--scale constant_speed:MPS"),
         (("--align", "foo"), "use one of sim3"),
         (("--image-topic", "/image"), "no option --image-topic"),
-        (("--kind", "avi"), "known are kitti"),
+        (("--kind", "avi"), "use one of kitti"),
         (("--scale", "odom"), "only bags hold"),
         (("--method", "magic"), "unknown method"),
         (("--profile", "fats"), "did you mean 'fast'"),

@@ -1,4 +1,4 @@
-"""Model files are read safely; one that does not fit is refused with the reason."""
+"""Model files are read safely; invalid ones are refused with the reason."""
 
 import json
 import resource
@@ -35,7 +35,7 @@ def saved(tmp_path):
 
 
 def rewrite(path, *, metadata=None, weights=None):
-    """The same file with some metadata or weights replaced, signed again: made with intent."""
+    """Replace metadata or weights and update the checksum, as for deliberate changes."""
     with safe_open(path, "pt") as file:
         metadata = {**file.metadata(), **(metadata or {})}
     del metadata[CHECKSUM]
@@ -43,7 +43,7 @@ def rewrite(path, *, metadata=None, weights=None):
     save_file(weights, path, {**metadata, CHECKSUM: checksum(metadata, weights)})
 
 
-def test_what_is_saved_is_loaded(saved):
+def test_a_saved_model_is_loaded_unchanged(saved):
     path, network = saved
     loaded, info = load_checkpoint(path)
     assert info == INFO
@@ -65,7 +65,7 @@ def test_every_shipped_model_loads_and_has_a_card(name):
         assert subject in card
 
 
-def test_an_unknown_model_names_those_there_are():
+def test_the_error_for_an_unknown_model_lists_the_shipped_ones():
     with pytest.raises(CheckpointError, match="sift"):
         find_model("no-such-model")
 
@@ -73,14 +73,14 @@ def test_an_unknown_model_names_those_there_are():
 def test_a_truncated_file_is_refused(saved):
     path, _ = saved
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
+    with pytest.raises(CheckpointError, match="not a complete safetensors file"):
         load_checkpoint(path)
 
 
-def test_a_file_of_another_kind_is_refused(tmp_path):
+def test_a_file_of_another_format_is_refused(tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"\x80\x04 a pickle, say")
-    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
+    with pytest.raises(CheckpointError, match="not a complete safetensors file"):
         load_checkpoint(path)
 
 
@@ -94,27 +94,27 @@ def test_safetensors_of_another_program_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("metadata", "reason"),
     [
-        ({"network": "{"}, "broken metadata"),
-        ({"network": json.dumps({"context": "magic"})}, "broken metadata"),
+        ({"network": "{"}, "invalid metadata"),
+        ({"network": json.dumps({"context": "magic"})}, "invalid metadata"),
         ({"side": json.dumps(["colour"])}, "unknown side information"),
-        ({"side": json.dumps([])}, "0 kinds of side information named"),
+        ({"side": json.dumps([])}, "0 kinds of side information are listed"),
         ({"network": json.dumps({**SMALL.as_dict(), "width": 16})}, "wrong shape"),
         ({"network": json.dumps({**SMALL.as_dict(), "blocks": 2})}, "missing"),
         ({"network": json.dumps({**SMALL.as_dict(), "blocks": 1.5})}, "whole numbers"),
         ({"network": json.dumps({**SMALL.as_dict(), "width": "8"})}, "whole numbers"),
         ({"network": json.dumps({**SMALL.as_dict(), "side": True})}, "whole numbers"),
         ({"network": json.dumps({**SMALL.as_dict(), "context": ["cn"]})}, "context must be one"),
-        ({"network": "[" * 100_000}, "broken metadata"),
-        ({"network": "7"}, "broken metadata"),
-        ({"side": "7"}, "broken metadata"),
-        ({"side": json.dumps([["ratio"]])}, "broken metadata"),
+        ({"network": "[" * 100_000}, "invalid metadata"),
+        ({"network": "7"}, "invalid metadata"),
+        ({"side": "7"}, "invalid metadata"),
+        ({"side": json.dumps([["ratio"]])}, "invalid metadata"),
         ({"keep_above": "nan"}, "keep_above"),
         ({"trust_above": "inf"}, "trust_above"),
-        ({"keep_above": "much"}, "broken metadata"),
+        ({"keep_above": "much"}, "invalid metadata"),
         ({"training": "[]"}, "training"),
     ],
 )
-def test_metadata_that_does_not_fit_is_refused(saved, metadata, reason):
+def test_invalid_metadata_is_refused(saved, metadata, reason):
     path, _ = saved
     rewrite(path, metadata=metadata)
     with pytest.raises(CheckpointError, match=reason):
@@ -129,11 +129,11 @@ def test_weights_that_are_not_finite_are_refused(saved):
 
 
 @pytest.mark.parametrize("claim", [{"width": 30_000}, {"blocks": 100_000}, {"width": 10**30}])
-def test_an_architecture_that_the_weights_are_too_few_for_costs_nothing(saved, claim):
+def test_an_architecture_larger_than_the_weights_is_refused_without_allocating(saved, claim):
     path, _ = saved
     rewrite(path, metadata={"network": json.dumps({**SMALL.as_dict(), **claim})})
     peak_kb, start_s = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    with pytest.raises(CheckpointError, match="do not fit the architecture"):
+    with pytest.raises(CheckpointError, match="do not match its architecture"):
         load_checkpoint(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kb < 100_000
     assert time.process_time() - start_s < 5
@@ -146,7 +146,7 @@ def test_weights_of_another_type_are_refused(saved):
         load_checkpoint(path)
 
 
-def test_a_single_flipped_bit_of_the_weights_is_noticed(saved):
+def test_a_single_flipped_bit_of_the_weights_is_detected(saved):
     path, _ = saved
     data = bytearray(path.read_bytes())
     data[-3] ^= 1  # the last digits of a weight
@@ -155,7 +155,7 @@ def test_a_single_flipped_bit_of_the_weights_is_noticed(saved):
         load_checkpoint(path)
 
 
-def test_changed_metadata_are_noticed(saved):
+def test_changed_metadata_is_detected(saved):
     path, _ = saved
     path.write_bytes(path.read_bytes().replace(b'"keep_above":"0.25"', b'"keep_above":"9.25"'))
     with pytest.raises(CheckpointError, match="damaged: its checksum"):

@@ -1,4 +1,4 @@
-"""Cameras: every way in, every distortion model, and the way back."""
+"""Cameras: construction, files and messages, projection with every distortion model."""
 
 from types import SimpleNamespace
 
@@ -106,7 +106,7 @@ def test_fisheye_agrees_with_opencv():
 
 
 @pytest.mark.parametrize("model", DISTORTIONS)
-def test_every_pixel_of_the_image_survives_the_round_trip(model):
+def test_projection_inverts_normalization_for_every_pixel(model):
     camera = camera_with(model)
     pixels = pixel_grid()
     np.testing.assert_allclose(camera.project(rays(camera.normalize(pixels))), pixels, atol=1e-7)
@@ -160,15 +160,15 @@ def test_skew_is_part_of_the_camera_matrix():
 
 
 @pytest.mark.parametrize("model", DISTORTIONS)
-def test_no_points_are_no_problem(model):
+def test_empty_arrays_of_points_are_accepted(model):
     camera = camera_with(model)
     assert camera.normalize(np.empty((0, 2))).shape == (0, 2)
     assert camera.project(np.empty((0, 3))).shape == (0, 2)
 
 
 @pytest.mark.parametrize("model", ["plumb_bob", "equidistant"])
-def test_a_pixel_no_ray_reaches_is_nan_and_leaves_the_others_alone(model):
-    # Barrel distortion folds the image: nothing appears beyond its largest radius.
+def test_a_pixel_that_no_ray_maps_to_gives_nan_and_does_not_affect_other_pixels(model):
+    # Barrel distortion folds over: no ray maps beyond the maximum radius.
     D = (-0.3, 0, 0, 0)
     camera = camera_with(model, D)
     far = camera.normalize([[1e5, 1e5], [330, 250], [331, 250]])
@@ -186,7 +186,7 @@ def test_points_behind_the_camera_project_to_nan():
     assert np.isnan(camera_with("pinhole").project([[0, 0, -1], [0, 0, 0]])).all()
 
 
-def test_the_number_of_coefficients_names_the_model():
+def test_the_number_of_coefficients_selects_the_model():
     models = {count: Camera.from_K(K, 4, 4, np.zeros(count)).model for count in (0, 4, 5, 8, 14)}
     assert models == {
         0: "pinhole",
@@ -273,12 +273,12 @@ def test_region_of_interest_is_in_full_resolution_pixels_and_cut_before_binning(
     np.testing.assert_allclose(camera.normalize([[0, 0]]), full.normalize([[100.5, 40.5]]))
 
 
-def test_zeros_a_driver_adds_to_the_coefficients_do_not_matter():
+def test_trailing_zero_coefficients_are_ignored():
     info = camera_info(distortion_model="equidistant", d=[0.1, 0.01, 0, 0, 0])
     assert len(Camera.from_camera_info(info).D) == 4
 
 
-def test_an_uncalibrated_camera_is_told_how_to_be_calibrated(yaml_file):
+def test_the_error_for_an_uncalibrated_camera_explains_how_to_calibrate(yaml_file):
     zeros = np.zeros(9).tolist()
     path = yaml_file(camera_matrix={"rows": 3, "cols": 3, "data": zeros})
     for read in (
@@ -310,10 +310,10 @@ def test_a_camera_without_rectification_cannot_be_rectified(yaml_file):
         ({"D": (0.1, 0.2)}, "2 coefficients.*0 or 4 or 5"),
         ({"D": np.ones(8), "model": "plumb_bob"}, "8 coefficients"),
         ({"D": "wide", "model": "plumb_bob"}, "numbers"),
-        ({"model": "omni"}, "'omni'; known are pinhole, plumb_bob"),
+        ({"model": "omni"}, "'omni'; use one of pinhole, plumb_bob"),
     ],
 )
-def test_a_wrong_value_is_named(changes, message):
+def test_the_error_names_an_invalid_value(changes, message):
     arguments = {"K": K, "width": WIDTH, "height": HEIGHT, "D": (), **changes}
     with pytest.raises(CameraError, match=message):
         Camera.from_K(**arguments)
@@ -325,13 +325,13 @@ def test_a_wrong_value_is_named(changes, message):
         ({"camera_matrix": None}, "'camera_matrix' is missing"),
         ({"distortion_coefficients": None}, "'distortion_coefficients' is missing"),
         ({"image_width": None}, "'image_width' is missing"),
-        ({"image_width": "wide"}, "image_width.*whole numbers"),
-        ({"camera_matrix": [1, 2, 3]}, "'camera_matrix' must hold rows, cols and data"),
+        ({"image_width": "wide"}, "image_width.*integers"),
+        ({"camera_matrix": [1, 2, 3]}, "'camera_matrix' must contain rows, cols and data"),
         ({"camera_matrix": {"data": [1.0, 2.0]}}, "2 numbers instead of 3x3"),
         ({"distortion_model": "omni"}, "distortion_model 'omni'"),
     ],
 )
-def test_a_bad_camera_file_is_named_with_its_key(yaml_file, changes, message):
+def test_the_error_for_an_invalid_camera_file_names_file_and_key(yaml_file, changes, message):
     with pytest.raises(CameraError, match=rf"left\.yaml: .*{message}"):
         Camera.from_yaml(yaml_file(**changes))
 
@@ -339,19 +339,19 @@ def test_a_bad_camera_file_is_named_with_its_key(yaml_file, changes, message):
 @pytest.mark.parametrize(
     "content", ["just words", "- 1\n- 2", "a: [1", "%YAML:1.0\n---\na: 1", ""]
 )
-def test_a_file_that_is_no_camera_file_is_refused(tmp_path, content):
+def test_a_file_that_is_not_a_camera_file_is_refused(tmp_path, content):
     path = tmp_path / "left.yaml"
     path.write_text(content)
     with pytest.raises(CameraError, match=r"left\.yaml"):
         Camera.from_yaml(path)
 
 
-def test_a_missing_camera_file_is_named(tmp_path):
-    with pytest.raises(CameraError, match=r"nowhere\.yaml: there is no such file"):
+def test_the_error_for_a_missing_camera_file_names_the_file(tmp_path):
+    with pytest.raises(CameraError, match=r"nowhere\.yaml: the file does not exist"):
         Camera.from_yaml(tmp_path / "nowhere.yaml")
 
 
-def test_an_image_of_another_size_is_refused():
+def test_an_image_with_another_size_is_refused():
     camera = camera_with("pinhole")
     camera.check_image(np.zeros((HEIGHT, WIDTH), np.uint8))
     camera.check_image(np.zeros((HEIGHT, WIDTH, 3), np.uint8))

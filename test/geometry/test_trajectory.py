@@ -31,7 +31,7 @@ def test_interpolated_poses_agree_with_scipy():
         np.testing.assert_array_equal(T_wc[3], [0, 0, 0, 1])
 
 
-def test_there_is_no_pose_outside_the_samples_or_in_a_gap():
+def test_poses_are_unknown_outside_the_samples_and_in_gaps():
     stamps_ns = np.array([0, 50, 100, 400, 450]) * 10**6
     trajectory = Trajectory.from_samples(stamps_ns, np.zeros((5, 3)), [IDENTITY] * 5, "test")
     known = [ms for ms in range(-10, 470, 10) if trajectory.pose_at(ms * 10**6) is not None]
@@ -58,7 +58,7 @@ def test_invalid_samples_are_dropped_with_a_warning(caplog):
         Trajectory.from_samples([0], [[0, 0, 0]], [[0, 0, 0, 0]], "mocap")
 
 
-def test_matrices_interpolate_like_the_quaternions_they_came_from():
+def test_interpolation_of_matrices_equals_that_of_quaternions():
     rng = np.random.default_rng(3)
     quaternions = rng.normal(size=(6, 4))
     stamps_ns = np.arange(6) * 10**7

@@ -1,4 +1,4 @@
-"""Image messages: every encoding against OpenCV's way there, padding, byte order, wrong sizes."""
+"""Image messages: every encoding against OpenCV, padding, byte order, invalid sizes."""
 
 from array import array
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ def picture():
 
 
 def decode(encoding, pixels, padding=0, big_endian=False, decoder=decode_image):
-    """Pack an array like a driver would, with bytes after each row, and decode it."""
+    """Pack an array like a driver, with padding after each row, and decode it."""
     pixels = pixels.astype(pixels.dtype.newbyteorder(">" if big_endian else "<"))
     rows = np.frombuffer(pixels.tobytes(), np.uint8).reshape(len(pixels), -1)
     rows = np.pad(rows, ((0, 0), (0, padding)), constant_values=77)
@@ -56,18 +56,18 @@ def mosaic(picture, pattern):
         ("rgba8", cv2.COLOR_BGR2RGBA),
     ],
 )
-def test_colours_come_out_as_bgr(picture, encoding, conversion, padding):
+def test_color_encodings_are_decoded_to_bgr(picture, encoding, conversion, padding):
     sent = picture if conversion is None else cv2.cvtColor(picture, conversion)
     np.testing.assert_array_equal(decode(encoding, sent, padding), picture)
 
 
 @pytest.mark.parametrize("encoding", ["mono8", "8UC1"])
-def test_gray_stays_gray(picture, encoding):
+def test_gray_encodings_are_decoded_to_gray(picture, encoding):
     np.testing.assert_array_equal(decode(encoding, picture[..., 0], padding=5), picture[..., 0])
 
 
 @pytest.mark.parametrize("big_endian", [False, True])
-def test_sixteen_bits_become_eight_in_either_byte_order(picture, big_endian):
+def test_sixteen_bit_images_are_scaled_to_eight_bits_in_either_byte_order(picture, big_endian):
     gray = decode("mono16", picture[..., 0].astype(np.uint16) * 257, 2, big_endian)
     np.testing.assert_array_equal(gray, picture[..., 0])
     rgb = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB).astype(np.uint16) * 257
@@ -76,7 +76,7 @@ def test_sixteen_bits_become_eight_in_either_byte_order(picture, big_endian):
 
 @pytest.mark.parametrize("pattern", ["rggb", "bggr", "gbrg", "grbg"])
 @pytest.mark.parametrize("bits", [8, 16])
-def test_bayer_patterns_give_the_colours_back(picture, pattern, bits):
+def test_bayer_patterns_are_demosaiced_to_the_original_colors(picture, pattern, bits):
     raw = mosaic(picture, pattern)
     sent = raw if bits == 8 else raw.astype(np.uint16) * 257
     image = decode(f"bayer_{pattern}{bits}", sent)
@@ -85,7 +85,7 @@ def test_bayer_patterns_give_the_colours_back(picture, pattern, bits):
 
 
 @pytest.mark.parametrize("encoding", ["yuv422", "uyvy", "yuv422_yuy2", "yuyv"])
-def test_yuv422_gives_the_colours_back(picture, encoding):
+def test_yuv422_is_decoded_to_the_original_colors(picture, encoding):
     # ITU-R BT.601 in studio range, as cameras send it; U and V of two pixels are shared.
     b, g, r = np.moveaxis(picture.astype(np.float64), -1, 0)
     y = 16 + 0.257 * r + 0.504 * g + 0.098 * b
@@ -103,7 +103,7 @@ def test_the_last_row_may_lack_its_padding(picture):
     np.testing.assert_array_equal(decode_image("bgr8", HEIGHT, WIDTH, step, 0, data), picture)
 
 
-def test_the_result_is_the_callers_own(picture):
+def test_the_result_does_not_share_memory_with_the_message(picture):
     data = bytearray(picture.tobytes())
     image = decode_image("bgr8", HEIGHT, WIDTH, 3 * WIDTH, 0, data)
     data[:] = bytes(len(data))
@@ -125,7 +125,7 @@ def test_data_may_be_any_buffer(picture, container):
 
 
 @pytest.mark.parametrize("big_endian", [False, True])
-def test_depth_comes_in_metres_and_unknown_is_zero(big_endian):
+def test_depth_is_in_metres_and_zero_where_unknown(big_endian):
     millimetres = np.array([[0, 1, 1500], [65535, 20, 300]], np.uint16)
     depth = decode("16UC1", millimetres, 2, big_endian, decode_depth)
     assert depth.dtype == np.float32
@@ -135,27 +135,27 @@ def test_depth_comes_in_metres_and_unknown_is_zero(big_endian):
     np.testing.assert_array_equal(depth, [[0, 1.5, 0], [0, 0, 2.25]])
 
 
-def test_wrong_kinds_are_refused_with_what_is_known():
+def test_the_error_for_an_unsupported_encoding_lists_the_supported_ones():
     with pytest.raises(ImageError, match=r"'bgr7' is not supported: .*mono8.*bayer_rggb8.*yuyv"):
         decode_image("bgr7", 1, 1, 1, 0, b"0")
-    with pytest.raises(ImageError, match="'32FC1' is not supported: it holds depth"):
+    with pytest.raises(ImageError, match="'32FC1' is not supported: it is a depth encoding"):
         decode_image("32FC1", 1, 1, 4, 0, b"0000")
-    with pytest.raises(ImageError, match=r"'bgr8' holds no depth.*16UC1, mono16, 32FC1"):
+    with pytest.raises(ImageError, match=r"'bgr8' is not a depth encoding.*16UC1, mono16, 32FC1"):
         decode_depth("bgr8", 1, 1, 3, 0, b"000")
 
 
 @pytest.mark.parametrize("encoding", IMAGE_ENCODINGS)
-def test_sizes_that_do_not_fit_are_refused(encoding):
+def test_a_message_with_too_little_data_is_refused(encoding):
     with pytest.raises(ImageError, match=r"empty \(0x4 pixels\)"):
         decode_image(encoding, 4, 0, 0, 0, b"")
-    with pytest.raises(ImageError, match=r"says step 5 and brings 40 bytes: check the camera"):
+    with pytest.raises(ImageError, match=r"has step 5 and 40 bytes of data: check the camera"):
         decode_image(encoding, 8, 6, 5, 0, bytes(40))
-    with pytest.raises(ImageError, match=r"says step 100 and brings 100 bytes"):
+    with pytest.raises(ImageError, match=r"has step 100 and 100 bytes of data"):
         decode_image(encoding, 8, 6, 100, 0, bytes(100))
 
 
-def test_pixels_that_share_chroma_come_in_pairs():
-    with pytest.raises(ImageError, match="a 3x2 image cannot be in yuyv"):
+def test_yuv422_with_an_odd_width_is_refused():
+    with pytest.raises(ImageError, match="a 3x2 image cannot be encoded as yuyv"):
         decode_image("yuyv", 2, 3, 6, 0, bytes(12))
 
 

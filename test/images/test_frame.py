@@ -1,4 +1,4 @@
-"""Reading images, and the errors if they cannot be read."""
+"""Reading image files, and the errors for missing and damaged ones."""
 
 import cv2
 import numpy as np
@@ -31,7 +31,7 @@ def test_file_names_may_contain_non_ascii_characters(tmp_path):
 
 
 def test_missing_and_unreadable_images_give_different_errors(tmp_path):
-    with pytest.raises(ImageError, match=r"no image .*nowhere\.png; check the path"):
+    with pytest.raises(ImageError, match=r"image .*nowhere\.png does not exist; check the path"):
         read_image(tmp_path / "nowhere.png")
     for name, content in (("empty.png", b""), ("text.jpg", b"not an image")):
         (tmp_path / name).write_bytes(content)
@@ -41,7 +41,7 @@ def test_missing_and_unreadable_images_give_different_errors(tmp_path):
         read_image(tmp_path)
 
 
-def test_a_frame_needs_only_an_image_and_its_time():
+def test_a_frame_requires_only_an_image_and_its_stamp():
     frame = Frame(index=3, stamp_ns=5, image=np.zeros((2, 2), np.uint8))
     assert frame.camera is None
     assert frame.T_wc is None

@@ -382,7 +382,7 @@ def test_what_is_wrong_with_a_message_is_said():
     good = Image(encoding="bgr8", height=1, width=1, step=3, data=bytes(3))
     with pytest.raises(error, match="'bgr9' is not known"):
         bridge.imgmsg_to_cv2(good, "bgr9")
-    with pytest.raises(error, match="says step 5 and brings 40 bytes"):
+    with pytest.raises(error, match="has step 5 and 40 bytes of data"):
         bridge.imgmsg_to_cv2(Image(encoding="bgr8", height=8, width=6, step=5, data=bytes(40)))
     with pytest.raises(error, match="empty"):
         bridge.imgmsg_to_cv2(Image(encoding="bgr8"))

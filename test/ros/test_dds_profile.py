@@ -15,8 +15,8 @@ from ros.processes import DEADLINE_S, environment, free_domain, lgc_command, run
 
 from lgc_ros.odometry.profiles import config_folder
 from lgc_ros.ros.dds_profile import RMW, TRANSPORTS, VARIABLES, choose_dds_profile
+from lgc_ros.sources.bag_poses import read_poses
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
-from lgc_ros.sources.rosbag import read_poses
 from lgc_ros.sources.synthetic import SyntheticSource
 
 if "fastrtps" not in get_rmw_implementation_identifier():

@@ -20,8 +20,8 @@ from rclpy.qos import ReliabilityPolicy
 from ros.processes import running_process
 
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.sources.bag_poses import read_poses
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, write_bag
-from lgc_ros.sources.rosbag import read_poses
 from lgc_ros.sources.synthetic import SyntheticSource
 
 ROOT = Path(__file__).parents[2]

@@ -480,7 +480,7 @@ def no_stamp(image, info):
 
 FAULTS = {
     "unknown encoding": (lambda image, info: setattr(image, "encoding", "foo8"), "'foo8'"),
-    "empty data": (lambda image, info: image.data.__delitem__(slice(None)), "brings 0 bytes"),
+    "empty data": (lambda image, info: image.data.__delitem__(slice(None)), "0 bytes of data"),
     "wrong step": (lambda image, info: setattr(image, "step", 100), "step 100"),
     "no size": (lambda image, info: setattr(image, "width", 0), "is empty"),
     "not calibrated": (lambda image, info: setattr(info, "k", np.zeros(9)), "not calibrated"),

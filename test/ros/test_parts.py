@@ -533,7 +533,7 @@ def test_depth_of_the_same_stamp_is_in_metres(depth):
     ("depth", "fault"),
     [
         (np.ones((24, 32), np.float32), "registered to the image"),
-        (np.ones((48, 64, 3), np.uint8), "holds no depth"),
+        (np.ones((48, 64, 3), np.uint8), "is not a depth encoding"),
     ],
 )
 def test_depth_that_does_not_fit_is_reported_and_left_out(depth, fault):

@@ -28,8 +28,8 @@ from std_msgs.msg import String
 
 from lgc_ros.ros.bags.topics import raw_stamp_ns, typestore_of
 from lgc_ros.ros.messages import stamp_ns
+from lgc_ros.sources.bag_reader import open_bag
 from lgc_ros.sources.mcap_salvage import is_cut_off
-from lgc_ros.sources.rosbag import open_bag
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
 STORE.register(get_types_from_msg("int32 weight", "fruit_msgs/msg/Apple"))

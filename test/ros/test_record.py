@@ -13,7 +13,7 @@ from std_msgs.msg import String
 
 from lgc_ros.errors import SourceError
 from lgc_ros.geometry.camera import Camera
-from lgc_ros.sources.rosbag import open_bag
+from lgc_ros.sources.bag_reader import open_bag
 from lgc_ros.sources.synthetic import SyntheticSource
 
 NOTE, IMAGES, INFOS = "/note", "/camera/image_raw", "/camera/camera_info"

@@ -1,4 +1,4 @@
-"""A small camera, frames that can be told apart, and real data where there is some."""
+"""A small camera, distinguishable frames and image files for the tests of sources."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def camera():
 
 @pytest.fixture
 def frames(camera):
-    """Ten frames; the middle of frame i is of gray level 20 i."""
+    """Ten frames; the middle of frame i has the gray level 20 i."""
     return [
         Frame(i, START_NS + i * STEP_NS, picture(i), camera, pose(i), name=str(i))
         for i in range(10)
@@ -40,9 +40,22 @@ def write_images():
 
 @pytest.fixture
 def levels():
-    """Which pictures a source yields: the i of each."""
+    """The numbers i of the pictures that a source yields."""
 
     def levels(source):
         return [round(float(np.median(frame.image)) / 20) for frame in source]
 
     return levels
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Writes (topic, recording time in ns, message) as a bag and returns its folder."""
+
+    def record(messages, storage="MCAP", name="bag"):
+        from bag_messages import write_messages
+
+        write_messages(tmp_path / name, messages, storage)
+        return tmp_path / name
+
+    return record

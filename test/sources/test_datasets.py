@@ -1,4 +1,4 @@
-"""KITTI, TUM and EuRoC, laid out as they are published."""
+"""KITTI, TUM and EuRoC in their published layouts."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_kitti_has_camera_times_and_poses(kitti, camera, levels):
     np.testing.assert_allclose(frame.T_wc, pose(3), atol=1e-11)
 
 
-def test_kitti_poses_are_moved_to_the_camera_that_is_read(kitti):
+def test_kitti_poses_are_transformed_to_the_selected_camera(kitti):
     point_0 = np.array([0.5, -0.2, 4.0])  # seen 6 cm further right by the camera on the left
     frame = next(iter(open_source(kitti, image_folder="image_2")))
     point_w = pose(0) @ [*point_0, 1]
@@ -58,15 +58,15 @@ def test_kitti_runs_without_times_and_poses(kitti, tmp_path, caplog):
     (tmp_path / "poses" / "03.txt").unlink()
     last = list(open_source(kitti))[-1]
     assert (last.stamp_ns, last.T_wc) == (500_000_000, None)
-    assert "times.txt is missing: frames are taken as 10 per second" in caplog.text
+    assert "times.txt is missing: assuming 10 frames per second" in caplog.text
 
 
-def test_kitti_prefers_poses_that_lie_in_the_sequence(kitti):
+def test_kitti_prefers_poses_in_the_sequence_folder(kitti):
     (kitti / "poses.txt").write_text(f"{row(np.eye(3, 4))}\n" * COUNT)
     np.testing.assert_array_equal(list(open_source(kitti))[5].T_wc, np.eye(4))
 
 
-def test_kitti_frames_that_were_left_out_take_their_times_and_poses_along(kitti, levels):
+def test_kitti_sequence_with_removed_images_keeps_times_and_poses_of_the_others(kitti, levels):
     for i in (0, 3):
         (kitti / "image_0" / f"{i:06d}.png").unlink()
     source = open_source(kitti)
@@ -76,17 +76,17 @@ def test_kitti_frames_that_were_left_out_take_their_times_and_poses_along(kitti,
         np.testing.assert_allclose(frame.T_wc, pose(i), atol=1e-11)
 
 
-def test_kitti_frames_with_other_names_are_counted(kitti):
+def test_kitti_images_that_are_not_line_numbers_are_matched_by_order(kitti):
     for i in range(COUNT):
         (kitti / "image_0" / f"{i:06d}.png").rename(kitti / "image_0" / f"{i + 700:06d}.png")
     assert [frame.stamp_ns for frame in open_source(kitti)][3] == 311_100_000
 
 
 def test_kitti_errors_name_file_and_remedy(kitti, camera, tmp_path):
-    with pytest.raises(SourceError, match=r"no folder .*image_1"):
+    with pytest.raises(SourceError, match=r"folder .*image_1 does not exist"):
         open_source(kitti, image_folder="image_1")
     (kitti / "times.txt").write_text("0\n1\n")
-    with pytest.raises(SourceError, match=r"times\.txt holds 2 stamps for 6 images"):
+    with pytest.raises(SourceError, match=r"times\.txt contains 2 stamps for 6 images"):
         open_source(kitti)
     (kitti / "times.txt").unlink()
     (tmp_path / "poses" / "03.txt").write_text("1 2 3\n" * COUNT)
@@ -101,7 +101,7 @@ def test_kitti_errors_name_file_and_remedy(kitti, camera, tmp_path):
 
 @pytest.fixture
 def tum(tmp_path, frames):
-    """Written by us: every second frame has depth; truth is twice as dense as images."""
+    """Every second frame has depth; ground truth has twice the rate of the images."""
     folder = tmp_path / "freiburg9_desk"
     depth = [np.full((48, 64), 0.5 + f.index, np.float32) for f in frames]
     write_tum(
@@ -121,7 +121,7 @@ def tum(tmp_path, frames):
     return folder
 
 
-def test_tum_has_camera_truth_and_depth(tum, camera, frames, levels):
+def test_tum_has_camera_ground_truth_and_depth(tum, camera, frames, levels):
     source = open_source(tum)
     assert (source.name, len(source), levels(source)) == ("freiburg9_desk", 10, list(range(10)))
     np.testing.assert_allclose(source.camera.K, camera.K)
@@ -131,7 +131,7 @@ def test_tum_has_camera_truth_and_depth(tum, camera, frames, levels):
         np.testing.assert_array_equal(frame.image, written.image)
         if frame.index < 9:
             np.testing.assert_allclose(frame.T_wc, written.T_wc, atol=1e-9)
-        else:  # the truth has ended
+        else:  # after the end of the ground truth
             assert frame.T_wc is None
         if frame.index % 2:
             assert frame.depth is None
@@ -141,7 +141,7 @@ def test_tum_has_camera_truth_and_depth(tum, camera, frames, levels):
     assert all(frame.depth is None for frame in open_source(tum, depth=False))
 
 
-def test_tum_depth_is_that_of_the_nearest_stamp_within_20_ms(tum):
+def test_tum_depth_has_the_nearest_stamp_within_20_ms(tum):
     line = (tum / "depth.txt").read_text().splitlines()[1]
     name = line.split()[1]
     stamps_ms = [21, -15]  # around the first image
@@ -153,18 +153,18 @@ def test_tum_depth_is_that_of_the_nearest_stamp_within_20_ms(tum):
     assert depths == [True] + [False] * 9
 
 
-def test_tum_bad_depth_costs_the_depth_only(tum, caplog):
+def test_tum_frame_with_damaged_depth_is_read_without_depth(tum, caplog):
     name = (tum / "depth.txt").read_text().splitlines()[1].split()[1]
     (tum / name).write_bytes(b"damaged")
     frames = list(open_source(tum))
     assert len(frames) == 10
     assert frames[0].depth is None
-    assert "not a readable 16 bit depth image" in caplog.text
+    assert "not a readable 16-bit depth image" in caplog.text
 
 
 def test_tum_errors_name_file_and_remedy(tum, camera):
     (tum / "camera.yaml").unlink()
-    with pytest.raises(CameraError, match=r"no .*camera\.yaml; .*--camera CAM\.yaml"):
+    with pytest.raises(CameraError, match=r"camera\.yaml does not exist; .*--camera CAM\.yaml"):
         open_source(tum)
     (tum / "rgb.txt").write_text("# nothing\n")
     with pytest.raises(SourceError, match=r"rgb\.txt lists no images"):
@@ -176,7 +176,7 @@ def test_tum_errors_name_file_and_remedy(tum, camera):
 
 @pytest.fixture
 def euroc(tmp_path, camera, write_images):
-    """A body whose camera sits a hand's breadth off and looks sideways."""
+    """A body with a camera that is offset and rotated."""
     folder = tmp_path / "MH_01_easy" / "mav0"
     stamps_ns = [START_NS + i * STEP_NS for i in range(COUNT)]
     names = [f"{stamp_ns}.png" for stamp_ns in stamps_ns]
@@ -202,13 +202,13 @@ def euroc(tmp_path, camera, write_images):
         numbers = (*T_WB[:3, 3], *mat2quat(T_WB[:3, :3]), *np.zeros(9))
         stamp_ns = START_NS + round(i * STEP_NS)
         lines.append(f"{stamp_ns}," + ",".join(f"{number:.12f}" for number in numbers))
-    truth = folder / "state_groundtruth_estimate0"
-    truth.mkdir()
-    (truth / "data.csv").write_text("\n".join(lines) + "\n")
+    ground_truth = folder / "state_groundtruth_estimate0"
+    ground_truth.mkdir()
+    (ground_truth / "data.csv").write_text("\n".join(lines) + "\n")
     return folder.parent
 
 
-def test_euroc_truth_of_the_body_becomes_that_of_the_camera(euroc, camera, levels):
+def test_euroc_ground_truth_is_transformed_from_body_to_camera(euroc, camera, levels):
     for path in (euroc, euroc / "mav0"):
         source = open_source(path)
         assert (source.name, len(source)) == ("MH_01_easy", COUNT)
@@ -217,7 +217,7 @@ def test_euroc_truth_of_the_body_becomes_that_of_the_camera(euroc, camera, level
     np.testing.assert_allclose(source.camera.D, camera.D)
     for frame in source:
         assert frame.stamp_ns == START_NS + frame.index * STEP_NS
-        if frame.index == 0:  # taken before the truth began
+        if frame.index == 0:  # before the start of the ground truth
             assert frame.T_wc is None
         else:
             np.testing.assert_allclose(frame.T_wc, pose(frame.index), atol=1e-9)

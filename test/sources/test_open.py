@@ -1,4 +1,4 @@
-"""Opening whatever is there: recognition, choosing frames, damaged frames, clear errors."""
+"""Opening sources: recognition, selection of frames, damaged frames, error messages."""
 
 import cv2
 import numpy as np
@@ -20,16 +20,16 @@ def folder(tmp_path, camera, write_images):
     return path
 
 
-def test_names_are_sorted_as_people_count(folder, levels):
+def test_images_are_in_natural_order_of_their_names(folder, levels):
     assert levels(open_source(folder)) == list(range(12))
 
 
-def test_stamps_come_from_the_rate(folder, caplog):
+def test_stamps_follow_from_the_rate(folder, caplog):
     stamps_ns = [frame.stamp_ns for frame in open_source(folder, rate_hz=15)]
     assert stamps_ns[:4] == [0, 66_666_667, 133_333_333, 200_000_000]
     assert not caplog.records
     assert list(open_source(folder))[3].stamp_ns == 100_000_000
-    assert "no stamps, taken as 30 images per second" in caplog.text
+    assert "no stamps, assuming 30 images per second" in caplog.text
     with pytest.raises(ConfigError, match="the rate must be positive"):
         open_source(folder, rate_hz=0)
 
@@ -48,13 +48,13 @@ def test_stamps_come_from_the_rate(folder, caplog):
         (["20240101120000.png", "20240101120001.png"], [0, 33_333_333]),
     ],
 )
-def test_stamps_come_from_names_that_are_stamps(tmp_path, camera, write_images, names, stamps_ns):
+def test_stamps_are_read_from_file_names(tmp_path, camera, write_images, names, stamps_ns):
     write_images(tmp_path / "images", names)
     source = open_source(tmp_path / "images", camera)
     assert [frame.stamp_ns for frame in source] == stamps_ns
 
 
-def test_the_camera_may_lie_beside_the_folder_or_be_given(folder, tmp_path, camera):
+def test_the_camera_is_found_in_the_parent_folder_or_given(folder, tmp_path, camera):
     (folder / "camera.yaml").rename(tmp_path / "camera.yaml")
     np.testing.assert_allclose(open_source(folder).camera.K, camera.K)
     (tmp_path / "camera.yaml").rename(tmp_path / "other.yaml")
@@ -64,40 +64,40 @@ def test_the_camera_may_lie_beside_the_folder_or_be_given(folder, tmp_path, came
     assert open_source(folder, camera).camera is camera
 
 
-def test_a_camera_of_another_size_is_refused_at_the_first_frame(folder):
+def test_a_camera_with_another_image_size_is_refused_at_the_first_frame(folder):
     with pytest.raises(CameraError, match=r"frame0\.png is 64x48 .* calibrated for 640x480"):
         next(iter(open_source(folder, default_camera())))
 
 
-def test_truth_of_a_folder_may_be_given(folder, tmp_path):
+def test_ground_truth_can_be_given_for_a_folder(folder, tmp_path):
     (tmp_path / "gt.txt").write_text("0.0 0 0 0 0 0 0 1\n0.1 3 0 0 0 0 0 1\n")
     poses = [frame.T_wc for frame in open_source(folder, rate_hz=30, gt=tmp_path / "gt.txt")]
     np.testing.assert_allclose([T[0, 3] for T in poses[:3]], [0, 1, 2], atol=1e-6)
     assert poses[4] is None
 
 
-def test_truth_that_is_given_wins_over_that_of_the_source(tmp_path, frames):
+def test_given_ground_truth_replaces_that_of_the_source(tmp_path, frames):
     write_tum(frames, tmp_path / "tum")
     stamps = [frame.stamp_ns / 1e9 for frame in frames]
     lines = [f"{stamp:.9f} 5 0 0 0 0 0 1" for stamp in (stamps[0] - 1e-6, stamps[-1] + 1e-6)]
     (tmp_path / "gt.txt").write_text("\n".join(lines))
     source = open_source(tmp_path / "tum", gt=tmp_path / "gt.txt")
-    assert source.truth.where == str(tmp_path / "gt.txt")
+    assert source.ground_truth.where == str(tmp_path / "gt.txt")
     assert [frame.T_wc[0, 3] for frame in source] == [5.0] * len(frames)
     own = open_source(tmp_path / "tum")
-    assert own.truth.where.endswith("groundtruth.txt")
+    assert own.ground_truth.where.endswith("groundtruth.txt")
     np.testing.assert_allclose(next(iter(own)).T_wc, frames[0].T_wc, atol=1e-6)
 
 
-def test_truth_may_be_given_for_a_synthetic_sequence(tmp_path):
+def test_ground_truth_can_be_given_for_a_synthetic_sequence(tmp_path):
     (tmp_path / "gt.txt").write_text("1700000000 7 0 0 0 0 0 1\n")
     options = {"frames": 2, "world": World(seed=0)}
     first, second = open_source("synthetic:walk", gt=tmp_path / "gt.txt", **options)
     assert first.T_wc[0, 3] == 7
-    assert second.T_wc is None  # the truth has ended
+    assert second.T_wc is None  # after the end of the ground truth
 
 
-def test_choosing_frames_keeps_their_index_and_decodes_no_others(folder, levels):
+def test_selected_frames_keep_their_index_and_other_frames_are_not_decoded(folder, levels):
     for path in folder.glob("frame[1245]*.png"):
         path.write_bytes(b"damaged")
     source = open_source(folder, every=3, limit=3)
@@ -118,27 +118,27 @@ def test_a_damaged_frame_is_reported_and_skipped(folder, levels, caplog):
         assert len(source.errors) == 2
         assert "frame3.png" in source.errors[0]
     assert [frame.index for frame in source][3] == 4
-    assert "a frame is skipped" in caplog.text
+    assert "skipped a frame" in caplog.text
     assert "frame7.png is not a readable image" in caplog.text
 
 
-def test_a_frame_that_is_skipped_in_every_pass_is_named_once(folder, caplog):
+def test_a_frame_skipped_in_every_pass_is_reported_once(folder, caplog):
     (folder / "frame3.png").write_bytes(b"damaged")
     source = open_source(folder)
-    for _ in range(3):  # methods that are compared
+    for _ in range(3):  # as in a comparison of methods
         list(source)
         assert source.skipped == 1
     assert caplog.text.count("frame3.png") == 1
 
 
-def test_a_source_without_a_readable_frame_is_an_error(folder):
+def test_a_source_without_readable_frames_raises_an_error(folder):
     for path in folder.glob("*.png"):
         path.write_bytes(b"damaged")
-    with pytest.raises(SourceError, match=r"images has no frame that can be read: .*frame0\.png"):
+    with pytest.raises(SourceError, match=r"images has no readable frame: .*frame0\.png"):
         list(open_source(folder))
 
 
-def test_frames_are_read_only_when_asked_for(folder):
+def test_frames_are_read_lazily(folder):
     frames = iter(open_source(folder))
     next(frames)
     (folder / "frame1.png").write_bytes(cv2.imencode(".png", picture(9))[1].tobytes())
@@ -160,16 +160,16 @@ def test_the_synthetic_world_is_a_source():
         open_source("synthetic", image_topic="/image")
 
 
-def test_options_of_another_kind_are_refused_but_none_is_no_option(folder):
+def test_options_of_another_kind_are_refused_unless_they_are_none(folder):
     with pytest.raises(ConfigError, match="kind folder has no option --image-topic"):
         open_source(folder, image_topic="/image")
     assert len(open_source(folder, image_topic=None)) == 12
 
 
-def test_what_is_not_there_or_not_known_is_described(tmp_path, write_images):
-    with pytest.raises(SourceError, match=r"there is no .*nowhere; check the path"):
+def test_the_error_for_an_unknown_source_lists_what_was_found_and_expected(tmp_path, write_images):
+    with pytest.raises(SourceError, match=r"nowhere does not exist; check the path"):
         open_source(tmp_path / "nowhere")
-    with pytest.raises(SourceError, match="found nothing, it is empty; looked for kitti"):
+    with pytest.raises(SourceError, match="found an empty folder; expected kitti"):
         open_source(tmp_path)
     (tmp_path / "notes.txt").write_text("notes")
     (tmp_path / "pictures").mkdir()
@@ -186,33 +186,33 @@ def test_what_is_not_there_or_not_known_is_described(tmp_path, write_images):
         open_source(tmp_path / "one.png")
 
 
-def test_a_folder_of_two_kinds_is_refused_until_one_is_named(tmp_path, frames, write_images):
+def test_a_folder_that_matches_two_kinds_needs_an_explicit_kind(tmp_path, frames, write_images):
     folder = tmp_path / "both"
     write_tum(frames, folder)
-    write_images(folder, ["picture.png"])  # of no weight beside rgb.txt
+    write_images(folder, ["picture.png"])  # ignored, because rgb.txt exists
     assert len(open_source(folder)) == 10
     write_images(folder / "image_0", ["000000.png"])
     with pytest.raises(
-        SourceError, match=r"kitti and tum \(found .*image_0/.*name one with --kind"
+        SourceError, match=r"kitti and tum \(found .*image_0/.*choose one with --kind"
     ):
         open_source(folder)
     assert len(open_source(folder, kind="tum")) == 10
     for kind in ("tum", "kitti", "rosbag", "folder", "video"):
-        with pytest.raises(SourceError, match=r"there is no .*nowhere; check the path"):
+        with pytest.raises(SourceError, match=r"nowhere does not exist; check the path"):
             open_source(tmp_path / "nowhere", kind=kind)
     (tmp_path / "nothing").mkdir()
-    with pytest.raises(SourceError, match=r"there is no folder .*image_0"):
+    with pytest.raises(SourceError, match=r"folder .*image_0 does not exist"):
         open_source(tmp_path / "nothing", kind="kitti")
     with pytest.raises(SourceError, match=r"rgb\.txt is not a folder"):
         open_source(folder / "rgb.txt", kind="folder")
-    with pytest.raises(ConfigError, match="unknown kind of source 'avi'; known are kitti"):
+    with pytest.raises(ConfigError, match="unknown kind of source 'avi'; use one of kitti"):
         open_source(folder, kind="avi")
 
 
-def test_images_of_two_kinds_need_a_pattern(folder, write_images, levels):
+def test_mixed_image_formats_need_a_pattern(folder, write_images, levels):
     write_images(folder, ["0.jpg", "1.jpg"])
     with pytest.raises(SourceError, match=r"mixes .*\(2 \.jpg, 12 \.png\).*pattern"):
         open_source(folder)
     assert levels(open_source(folder, pattern="*.jpg")) == [0, 1]
-    with pytest.raises(SourceError, match=r"holds no images that fit '\*\.bmp'"):
+    with pytest.raises(SourceError, match=r"contains no images that match '\*\.bmp'"):
         open_source(folder, pattern="*.bmp")

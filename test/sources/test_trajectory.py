@@ -1,4 +1,4 @@
-"""Trajectory files: stamps without loss, both formats, clear errors; evo reads what we write."""
+"""Trajectory files: lossless stamps, both formats, error messages, evo as the oracle."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_stamps_survive_a_round_trip_through_text(stamp_ns):
     assert parse_stamp(format_stamp(stamp_ns)) == stamp_ns
 
 
-def test_stamps_may_be_written_in_many_ways():
+def test_stamps_may_have_any_decimal_notation():
     assert parse_stamp("1305031102.175304") == 1305031102175304000
     assert parse_stamp("1305031102") == 1305031102000000000
     assert parse_stamp("1.000000e-01") == 100_000_000
@@ -40,7 +40,7 @@ def test_tum_files_may_be_unsorted_and_commented(tmp_path):
     np.testing.assert_allclose(T_wc[:3], [[-1, 0, 0, 1], [0, -1, 0, 2], [0, 0, 1, 3]], atol=1e-12)
 
 
-def test_a_malformed_line_is_quoted(tmp_path):
+def test_the_error_quotes_a_malformed_line(tmp_path):
     path = tmp_path / "poses.txt"
     with pytest.raises(SourceError, match=r"poses\.txt is missing: give a trajectory"):
         read_trajectory(path)
@@ -53,7 +53,7 @@ def test_a_malformed_line_is_quoted(tmp_path):
         read_trajectory(path)
 
 
-def test_tum_files_keep_every_nanosecond_and_the_poses(tmp_path):
+def test_tum_files_preserve_stamps_in_nanoseconds_and_poses(tmp_path):
     trajectory = winding_trajectory()
     write_trajectory(tmp_path / "t.txt", trajectory)
     back = read_trajectory_file(tmp_path / "t.txt")
@@ -61,7 +61,7 @@ def test_tum_files_keep_every_nanosecond_and_the_poses(tmp_path):
     np.testing.assert_allclose(back.T_wc, trajectory.T_wc, atol=1e-8)
 
 
-def test_kitti_files_keep_the_poses(tmp_path):
+def test_kitti_files_preserve_poses(tmp_path):
     trajectory = winding_trajectory()
     write_kitti(tmp_path / "t.txt", trajectory)
     back = read_trajectory_file(tmp_path / "t.txt")
@@ -69,7 +69,7 @@ def test_kitti_files_keep_the_poses(tmp_path):
     assert not back.timed
 
 
-def test_evo_reads_what_is_written(tmp_path):
+def test_evo_reads_written_files(tmp_path):
     file_interface = pytest.importorskip("evo.tools.file_interface")
     trajectory = winding_trajectory()
     write_trajectory(tmp_path / "tum.txt", trajectory)
@@ -81,7 +81,7 @@ def test_evo_reads_what_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "1 2 3\n", "1 0 0 0 0 0 x 1\n", "1 " * 11 + "nope\n"])
-def test_a_file_without_a_trajectory_is_rejected_by_name(tmp_path, content):
+def test_the_error_for_a_file_without_a_trajectory_names_the_file(tmp_path, content):
     path = tmp_path / "t.txt"
     path.write_text(content)
     with pytest.raises(SourceError, match=r"t\.txt"):

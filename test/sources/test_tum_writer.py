@@ -18,7 +18,7 @@ def read_list(path):
     return stamps, [line[1:] for line in lines]
 
 
-def test_a_tum_folder_holds_what_was_written(world, small_camera, tmp_path):
+def test_a_written_tum_folder_contains_all_data_of_the_frames(world, small_camera, tmp_path):
     source = SyntheticSource("walk", 3, rate_hz=30, camera=small_camera, world=world)
     frames = list(source)
     shown = []
@@ -49,5 +49,5 @@ def test_a_tum_folder_of_bare_images_has_neither_depth_nor_ground_truth(tmp_path
 
 def test_the_tum_writer_rejects_a_folder_that_is_not_empty(tmp_path):
     (tmp_path / "precious.txt").write_text("mine")
-    with pytest.raises(SourceError, match="name a new one"):
+    with pytest.raises(SourceError, match="choose a new one"):
         write_tum([], tmp_path)

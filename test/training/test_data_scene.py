@@ -7,7 +7,7 @@ from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.geometry.camera import Camera
 from training.data.scene import (
     PosedImage,
-    Scene,
+    PosedScene,
     pairs_above,
     pairs_by_gap,
     relative_pose,
@@ -24,7 +24,7 @@ def make_scene(count, pairs=None, step=1.0):
         for i in range(count)
     )
     pairs = pairs_above(np.ones((count, count)), 0) if pairs is None else np.array(pairs)
-    return Scene("line", images, pairs)
+    return PosedScene("line", images, pairs)
 
 
 def names(scene):

@@ -21,7 +21,7 @@ from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
 from lgc_ros.geometry.camera import Camera
 from training.__main__ import main
 from training.data.dump import write_dump
-from training.data.scene import PosedImage, Scene
+from training.data.scene import PosedImage, PosedScene
 from training.data.simulation import simulate_pair
 from training.evaluate import EvaluateConfig, evaluate, make_evaluate_config, read_poses
 from training.pairs import write_pairs
@@ -54,7 +54,7 @@ def folder(tmp_path_factory):
         t_cw = -R_cw @ np.array([0.3 * i, 0.1 * (i % 2), 0.1 * i])
         camera = Camera.from_K(K, 240, 180)
         images.append(PosedImage(f"{i}.png", camera, R_cw, t_cw, Wall(K, R_cw, t_cw)))
-    write_pairs([Scene("wall", tuple(images), np.array([[0, 1], [0, 2], [1, 2]]))], path)
+    write_pairs([PosedScene("wall", tuple(images), np.array([[0, 1], [0, 2], [1, 2]]))], path)
     return path
 
 
@@ -297,7 +297,7 @@ def test_wrong_data_is_named(dump, tmp_path):
     assert "half.json does not belong to half.hdf5" in complaint(str(tmp_path / "half.hdf5"))
     assert "torn.json is not the manifest" in complaint(str(tmp_path / "torn.hdf5"))
     assert "2 sets of group 'known' are called 'hall'" in complaint(str(dump), str(dump))
-    assert "no model" in complaint(str(dump), models={"x": "no_such_model"})
+    assert "does not exist" in complaint(str(dump), models={"x": "no_such_model"})
 
 
 IDENTITY = "1 0 0 0 1 0 0 0 1"

@@ -12,7 +12,7 @@ from lgc_ros.evaluation.pairs import read_pairs
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import read_image
 from training.__main__ import main
-from training.data.scene import PosedImage, Scene, pairs_by_gap
+from training.data.scene import PosedImage, PosedScene, pairs_by_gap
 from training.pairs import undistort, write_pairs
 
 
@@ -27,7 +27,7 @@ def scene(tmp_path, world):
         camera = Camera.from_K(world.K, *world.size)
         load = partial(read_image, path)
         images.append(PosedImage(path.name, camera, world.R_cw[i], world.t_cw[i], load, path))
-    return Scene("hall", tuple(images), pairs_by_gap(np.arange(5), 1, 2))
+    return PosedScene("hall", tuple(images), pairs_by_gap(np.arange(5), 1, 2))
 
 
 def read_lines(folder):
@@ -86,7 +86,7 @@ def test_distorted_images_are_written_undistorted(scene, tmp_path, world):
     images = tuple(
         PosedImage(i.name, distorted, i.R_cw, i.t_cw, i.load, i.path) for i in scene.images
     )
-    write_pairs([Scene("hall", images, scene.pairs)], tmp_path)
+    write_pairs([PosedScene("hall", images, scene.pairs)], tmp_path)
     written = read_image(tmp_path / "images" / read_lines(tmp_path)[0][0])
     np.testing.assert_array_equal(written, undistort(images[0].load(), distorted))
     assert not np.array_equal(written, images[0].load())
@@ -111,7 +111,7 @@ def test_undistortion_agrees_with_opencv():
 
 
 def test_no_pairs_at_all_is_an_error(scene, tmp_path):
-    empty = Scene("hall", scene.images, np.empty((0, 2), int))
+    empty = PosedScene("hall", scene.images, np.empty((0, 2), int))
     with pytest.raises(DatasetError, match="hall: no pair is left"):
         write_pairs([empty], tmp_path)
 

@@ -22,9 +22,9 @@ from training.__main__ import main
 from training.data.dump import Dump
 from training.data.readers import READERS
 from training.prepare import (
+    DataSource,
     FeatureOptions,
     PrepareConfig,
-    Source,
     prepare,
     read_config,
     read_scenes,
@@ -73,7 +73,7 @@ def collection(tmp_path_factory):
 def config(collection):
     return PrepareConfig(
         name="walls",
-        sources=(Source("raw", f"{collection}/*/{{split}}"),),
+        sources=(DataSource("raw", f"{collection}/*/{{split}}"),),
         features=FeatureOptions(max_keypoints=150),
         splits=("train", "val"),
         max_pairs={"val": 2},
@@ -214,7 +214,7 @@ def test_a_finished_dump_is_kept_and_a_changed_configuration_makes_it_again(conf
 def test_images_are_split_when_the_data_brings_no_splits(collection, tmp_path):
     config = PrepareConfig(
         name="split",
-        sources=(Source("raw", f"{collection}/hall/train", split_ratio=(50, 50, 0)),),
+        sources=(DataSource("raw", f"{collection}/hall/train", split_ratio=(50, 50, 0)),),
         features=FeatureOptions(max_keypoints=50),
         splits=("train", "val"),
     )
@@ -277,7 +277,7 @@ def test_variables_in_paths_and_options_are_read_from_the_environment(
     monkeypatch.setenv("WALLS", str(collection))
     monkeypatch.setenv("LISTS", str(tmp_path))
     (tmp_path / "hall-te-1000-pairs.pkl").write_bytes(pickle.dumps([(2, 1)]))
-    source = Source(
+    source = DataSource(
         "raw", "${WALLS}/hall/{split}", {"pairs": "${LISTS}/{sequence}-te-1000-pairs.pkl"}
     )
     [scene] = read_scenes(PrepareConfig("a", (source,)), "train")
@@ -285,7 +285,7 @@ def test_variables_in_paths_and_options_are_read_from_the_environment(
 
 
 def test_a_source_that_is_not_there_is_named(tmp_path):
-    config = PrepareConfig("a", (Source("raw", f"{tmp_path}/no*/{{split}}"),))
+    config = PrepareConfig("a", (DataSource("raw", f"{tmp_path}/no*/{{split}}"),))
     with pytest.raises(DatasetError, match=r"nothing matches .*no\*/train"):
         prepare(config, tmp_path, 1)
 
@@ -293,7 +293,9 @@ def test_a_source_that_is_not_there_is_named(tmp_path):
 def test_an_unreadable_image_stops_the_run_and_is_named(tmp_path):
     write_collection(tmp_path / "hall" / "train", seed=1, count=2)
     (tmp_path / "hall" / "train" / "images" / "1.png").write_bytes(b"no")
-    config = PrepareConfig("a", (Source("raw", f"{tmp_path}/hall/{{split}}"),), splits=("train",))
+    config = PrepareConfig(
+        "a", (DataSource("raw", f"{tmp_path}/hall/{{split}}"),), splits=("train",)
+    )
     with pytest.raises(ImageError, match=r"1\.png"):
         prepare(config, tmp_path / "out", 1)
 
@@ -301,14 +303,16 @@ def test_an_unreadable_image_stops_the_run_and_is_named(tmp_path):
 def test_an_image_of_another_size_than_its_calibration_is_named(tmp_path):
     write_collection(tmp_path / "hall" / "train", seed=1, count=2)
     cv2.imwrite(str(tmp_path / "hall/train/images/0.png"), np.zeros((20, 30), np.uint8))
-    config = PrepareConfig("a", (Source("raw", f"{tmp_path}/hall/{{split}}"),), splits=("train",))
+    config = PrepareConfig(
+        "a", (DataSource("raw", f"{tmp_path}/hall/{{split}}"),), splits=("train",)
+    )
     with pytest.raises(DatasetError, match=r"0\.png: the image is 30x20 pixels"):
         prepare(config, tmp_path / "out", 1)
 
 
 def test_data_without_pairs_says_so(tmp_path):
     write_collection(tmp_path / "hall" / "train", seed=1, count=2)
-    source = Source("raw", f"{tmp_path}/hall/{{split}}", {"visibility_above": 1000})
+    source = DataSource("raw", f"{tmp_path}/hall/{{split}}", {"visibility_above": 1000})
     config = PrepareConfig("a", (source,), splits=("train",))
     with pytest.raises(DatasetError, match="lower the visibility threshold"):
         prepare(config, tmp_path / "out", 1)

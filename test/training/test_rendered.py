@@ -10,7 +10,7 @@ from lgc_ros.synthetic import World, build_scene
 from training.data import rendered
 from training.data.rendered import photograph, random_camera, read_rendered, world_paths
 from training.data.scene import relative_pose
-from training.prepare import PrepareConfig, Source, read_scenes
+from training.prepare import DataSource, PrepareConfig, read_scenes
 
 PATH = Path("room/3")
 
@@ -97,7 +97,7 @@ def test_a_wrong_name_says_what_is_expected(pattern):
 
 
 def test_prepare_reads_worlds_like_any_other_data():
-    source = Source("rendered", "room/3", {"views": 4}, split_ratio=(100, 0, 0))
+    source = DataSource("rendered", "room/3", {"views": 4}, split_ratio=(100, 0, 0))
     config = PrepareConfig("rendered", (source,))
     [train], [val] = read_scenes(config, "train"), read_scenes(config, "val")
     assert len(train.images) == 4

@@ -5,7 +5,7 @@ import pytest
 
 from lgc_ros.geometry import epipolar as geometry
 from training.data.keypoint_frames import rotation_change
-from training.data.simulation import random_motion, random_view, simulate_pair
+from training.data.simulation import random_camera, random_motion, simulate_pair
 
 MATCHES = 300
 
@@ -114,6 +114,6 @@ def test_every_kind_of_motion_is_a_pose_with_a_baseline(kind):
 
 def test_cameras_have_common_fields_of_view():
     for seed in range(50):
-        view = random_view(np.random.default_rng(seed))
+        view = random_camera(np.random.default_rng(seed))
         assert 28 <= 2 * np.degrees(np.arctan(view.half_width)) <= 95
         assert 600 <= 2 * view.half_width * view.focal_px <= 1300

@@ -8,7 +8,7 @@ import numpy as np
 
 from lgc_ros.errors import DatasetError
 from training.data.files import image_size, read_lines
-from training.data.scene import Scene
+from training.data.scene import PosedScene
 from training.data.sfm import SHARED_POINTS_ABOVE, centred_camera, sfm_image, sfm_scene
 
 # Bundler's camera looks along -z with y up; ours along z with y down.
@@ -20,7 +20,7 @@ def read_bundler(
     image_list: str = "list.txt",
     images: str = ".",
     shared_points_above: float = SHARED_POINTS_ABOVE,
-) -> Scene:
+) -> PosedScene:
     """A `.out` file (v0.3); list and folder of images are relative to the file's folder.
 
     A camera with focal length 0 was not registered and is left out.

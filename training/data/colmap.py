@@ -9,7 +9,7 @@ import numpy as np
 from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.geometry.camera import Camera
 from training.data.files import make_camera
-from training.data.scene import Scene
+from training.data.scene import PosedScene
 from training.data.sfm import SHARED_POINTS_ABOVE, sfm_image, sfm_scene
 
 # COLMAP's distortion parameters come in OpenCV's order; what it leaves out is zero there.
@@ -33,7 +33,7 @@ def read_colmap(
     images: str = "images",
     model: str | None = None,
     shared_points_above: float = SHARED_POINTS_ABOVE,
-) -> Scene:
+) -> PosedScene:
     """A model and its images; both folders are relative to `folder`.
 
     Without `model`, the usual places are tried: `sparse/0`, `sparse`, the folder itself.

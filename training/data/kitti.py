@@ -12,10 +12,10 @@ from lgc_ros.images.frame import read_image
 from lgc_ros.sources.files import images_in
 from lgc_ros.sources.kitti import T_camera0_camera, find_poses, read_poses, read_projections
 from training.data.files import existing, image_size, make_camera
-from training.data.scene import PosedImage, Scene, pairs_by_gap
+from training.data.scene import PosedImage, PosedScene, pairs_by_gap
 
 
-def read_kitti(folder: Path, camera: int = 0, min_gap: int = 1, max_gap: int = 5) -> Scene:
+def read_kitti(folder: Path, camera: int = 0, min_gap: int = 1, max_gap: int = 5) -> PosedScene:
     """A sequence as seen by one of its cameras; pairs are `min_gap`..`max_gap` frames apart.
 
     Poses are in `poses.txt` or `<sequence>.txt`, there or in `../../poses` as KITTI ships them.
@@ -45,4 +45,4 @@ def read_kitti(folder: Path, camera: int = 0, min_gap: int = 1, max_gap: int = 5
         for path, T in zip(paths, T_cw, strict=True)
     )
     pairs = pairs_by_gap(np.arange(len(images)), min_gap, max_gap)
-    return Scene(folder.resolve().name, images, pairs)
+    return PosedScene(folder.resolve().name, images, pairs)

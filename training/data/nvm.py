@@ -8,13 +8,13 @@ from transforms3d.quaternions import quat2mat
 
 from lgc_ros.errors import DatasetError
 from training.data.files import image_size, make_camera, read_lines
-from training.data.scene import PosedImage, Scene
+from training.data.scene import PosedImage, PosedScene
 from training.data.sfm import SHARED_POINTS_ABOVE, centred_camera, sfm_image, sfm_scene
 
 
 def read_nvm(
     path: Path, images: str = ".", shared_points_above: float = SHARED_POINTS_ABOVE
-) -> Scene:
+) -> PosedScene:
     """The first, largest model of an NVM_V3 file; images are relative to the file's folder.
 
     A camera is a focal length, a quaternion (world to camera), its centre and one distortion.

@@ -22,7 +22,7 @@ from training.data.files import (
     read_numbers,
 )
 from training.data.pickled_pairs import read_pickled_pairs
-from training.data.scene import PosedImage, Scene, pairs_above
+from training.data.scene import PosedImage, PosedScene, pairs_above
 
 PRINCIPAL_POINTS = ("offset", "absolute")
 """Where K's principal point counts from: the image centre (paper, OANet) or pixel 0, 0 (IMC)."""
@@ -33,7 +33,7 @@ def read_raw(
     visibility_above: float = 100.0,
     principal_point: str = "offset",
     pairs: str | Path | None = None,
-) -> Scene:
+) -> PosedScene:
     """Images of one split folder `<seq>/{train,val,test}` and their pairs.
 
     `visibility_above` is the paper's threshold: 100 shared points outdoors, 0.5 on SUN3D (OANet:
@@ -57,7 +57,7 @@ def read_raw(
         pair_array = pairs_above(_visibility(folder, len(images)), visibility_above)
     else:
         pair_array = read_pickled_pairs(Path(str(pairs).replace("{sequence}", name)), len(images))
-    return Scene(name, images, pair_array)
+    return PosedScene(name, images, pair_array)
 
 
 def scene_name(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Data readers by name: each takes a path and its own options and yields a Scene."""
+"""Data readers by name: each takes a path and its own options and yields a PosedScene."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from training.data.photos import read_photos
 from training.data.raw import read_raw
 from training.data.rendered import read_rendered, world_paths
 from training.data.rosbag import read_rosbag
-from training.data.scene import Scene
+from training.data.scene import PosedScene
 from training.data.strecha import read_strecha
 from training.data.sun3d import read_sun3d
 from training.data.tum import read_tum
 
-READERS: dict[str, Callable[..., Scene]] = {
+READERS: dict[str, Callable[..., PosedScene]] = {
     "raw": read_raw,
     "sun3d": read_sun3d,
     "colmap": read_colmap,
@@ -41,7 +41,7 @@ def scene_paths(reader: str, pattern: str) -> list[str]:
     return world_paths(pattern) if reader == "rendered" else sorted(glob.glob(pattern))
 
 
-def read_scene(reader: str, path: Path, options: dict) -> Scene:
+def read_scene(reader: str, path: Path, options: dict) -> PosedScene:
     """Read a scene with the named reader; wrong names and options are the user's to correct."""
     if reader not in READERS:
         raise ConfigError(f"unknown reader '{reader}': use one of {', '.join(READERS)}.")

@@ -19,8 +19,8 @@ from lgc_ros.errors import ConfigError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.synthetic import World, build_scene
 from lgc_ros.synthetic.renderer import ALIGN, Rays, Renderer
-from lgc_ros.synthetic.scene import Scene as Layout
-from training.data.scene import PosedImage, Scene
+from lgc_ros.synthetic.scene import Scene
+from training.data.scene import PosedImage, PosedScene
 from training.data.sun3d import LOOKUP_STEP, depth_visibility
 
 VIEWS_PER_MOTIF = 6
@@ -47,7 +47,7 @@ def read_rendered(
     overlap_above: float = 0.15,
     overlap_below: float = 0.85,
     max_turn_deg: float = 60.0,
-) -> Scene:
+) -> PosedScene:
     """The world ``<kind>/<seed>``, kind being ``room`` or ``street``, seen in so many views.
 
     A pair is kept if the share of pixels that either image has in common with the other, found by
@@ -86,7 +86,7 @@ def read_rendered(
         & (axes @ axes.T > np.cos(np.radians(max_turn_deg)))
         & ~np.eye(views, dtype=bool)
     )
-    return Scene(f"{kind}-{seed}", tuple(images), pairs)
+    return PosedScene(f"{kind}-{seed}", tuple(images), pairs)
 
 
 def render_view(kind: str, seed: int, view: int, camera: Camera, T_wc: np.ndarray) -> np.ndarray:
@@ -141,7 +141,7 @@ def random_camera(rng: np.random.Generator) -> Camera:
 class _DepthRenderer:
     """Depth of a layout as `depth_visibility` takes it: every LOOKUP_STEP-th row and column."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Scene) -> None:
         self.layout = layout
         quads = layout.quads
         frames = np.stack([np.column_stack([q.edge_u, q.edge_v, q.origin]) for q in quads])
@@ -155,7 +155,7 @@ class _DepthRenderer:
         return self._renderer.render(rays, np.linalg.inv(T_wc))[1]
 
 
-def _random_position(rng: np.random.Generator, layout: Layout) -> np.ndarray:
+def _random_position(rng: np.random.Generator, layout: Scene) -> np.ndarray:
     """A free place in or beside the aisle, at a height a person may hold a camera."""
     while True:
         angle, reach = rng.uniform(0, 2 * np.pi), 1.3 * np.sqrt(rng.random())

@@ -10,9 +10,9 @@ import numpy as np
 from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.encoding import image_from_message
-from lgc_ros.sources.rosbag import open_bag
+from lgc_ros.sources.bag_reader import open_bag
 from lgc_ros.sources.trajectory import read_trajectory
-from training.data.scene import Scene, pairs_by_gap
+from training.data.scene import PosedScene, pairs_by_gap
 from training.data.tracked import tracked_images
 
 
@@ -27,7 +27,7 @@ def read_rosbag(
     min_gap: int = 1,
     max_gap: int = 10,
     max_pose_gap_s: float = 0.1,
-) -> Scene:
+) -> PosedScene:
     """Every `every`-th image of a topic, raw or compressed, with poses interpolated at its stamp.
 
     The camera comes from its YAML file (`camera`) or from the first message of
@@ -55,7 +55,7 @@ def read_rosbag(
         path,
         _transform(T_body_camera),
     )
-    return Scene(name, images, pairs_by_gap(numbers, min_gap, max_gap))
+    return PosedScene(name, images, pairs_by_gap(numbers, min_gap, max_gap))
 
 
 def _load(path: Path, topic: str, log_time_ns: int, stamp_ns: int) -> np.ndarray:

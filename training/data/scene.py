@@ -35,7 +35,7 @@ class PosedImage:
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class PosedScene:
     """Images of one place and the ordered pairs (M, 2) of image indices that overlap."""
 
     name: str
@@ -62,7 +62,7 @@ def pairs_by_gap(frames: np.ndarray, min_gap: int, max_gap: int) -> np.ndarray:
     return np.argwhere((gap >= min_gap) & (gap <= max_gap))
 
 
-def restrict(scene: Scene, keep: np.ndarray) -> Scene:
+def restrict(scene: PosedScene, keep: np.ndarray) -> PosedScene:
     """The scene with only the images `keep` (indices, in that order) and the pairs among them."""
     new_index = np.full(len(scene.images), -1)
     new_index[keep] = np.arange(len(keep))
@@ -72,8 +72,8 @@ def restrict(scene: Scene, keep: np.ndarray) -> Scene:
 
 
 def split_scene(
-    scene: Scene, split: str, seed: int, ratio: tuple[float, float, float] = (60, 20, 20)
-) -> Scene:
+    scene: PosedScene, split: str, seed: int, ratio: tuple[float, float, float] = (60, 20, 20)
+) -> PosedScene:
     """The part of the scene for `split`: disjoint random subsets of its images (section 4.1).
 
     The shuffle depends on nothing but the seed and the number of images.
@@ -87,7 +87,7 @@ def split_scene(
     return restrict(scene, np.sort(order[ends[part] : ends[part + 1]]))
 
 
-def some_images(scene: Scene, max_images: int | None, seed: int) -> Scene:
+def some_images(scene: PosedScene, max_images: int | None, seed: int) -> PosedScene:
     """The scene with at most `max_images` of its images, chosen at random."""
     if max_images is None or len(scene.images) <= max_images:
         return scene
@@ -95,7 +95,7 @@ def some_images(scene: Scene, max_images: int | None, seed: int) -> Scene:
     return restrict(scene, np.sort(chosen))
 
 
-def usable_pairs(scene: Scene, max_pairs: int | None = None, seed: int = 0) -> np.ndarray:
+def usable_pairs(scene: PosedScene, max_pairs: int | None = None, seed: int = 0) -> np.ndarray:
     """Pairs with a baseline, at most `max_pairs` of them chosen at random, in scene order."""
     pairs = scene.pairs.reshape(-1, 2)
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= len(scene.images)):

@@ -12,7 +12,7 @@ from lgc_ros.errors import DatasetError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import read_image
 from training.data.files import existing, make_camera
-from training.data.scene import PosedImage, Scene, pairs_above
+from training.data.scene import PosedImage, PosedScene, pairs_above
 
 SHARED_POINTS_ABOVE = 100
 """The paper's release keeps outdoor pairs that share more 3D points than this."""
@@ -43,7 +43,7 @@ def sfm_scene(
     images: Sequence[PosedImage],
     tracks: Iterable[Sequence[int]],
     shared_points_above: float,
-) -> Scene:
+) -> PosedScene:
     """The scene of a model, its pairs chosen by shared points."""
     if len(images) < 2:
         raise DatasetError(
@@ -55,7 +55,7 @@ def sfm_scene(
         raise DatasetError(
             f"{model}: a point is seen by an image that is not there ({error}): export it again."
         ) from error
-    return Scene(name, tuple(images), pairs_above(shared, shared_points_above))
+    return PosedScene(name, tuple(images), pairs_above(shared, shared_points_above))
 
 
 def centred_camera(model: Path, focal: float, size: tuple[int, int], D: Sequence[float]) -> Camera:

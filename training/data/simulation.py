@@ -22,7 +22,7 @@ MAX_TRIES = 50
 
 
 @dataclass(frozen=True)
-class View:
+class SimulatedCamera:
     """A pinhole camera as the half extents of its image plane and its focal length in pixels."""
 
     half_width: float
@@ -41,8 +41,8 @@ class View:
 def simulate_pair(rng: np.random.Generator, matches: int) -> LabelledPair:
     """One labelled pair of ``matches`` putative matches, 2 to 70 % of them right."""
     for _ in range(MAX_TRIES):
-        view0 = random_view(rng)
-        view1 = view0 if rng.random() < 0.6 else random_view(rng)
+        view0 = random_camera(rng)
+        view1 = view0 if rng.random() < 0.6 else random_camera(rng)
         x0 = random_keypoints(rng, view0, matches)
         X0 = geometry.homogeneous(x0) / random_inverse_depths(rng, x0)[:, None]
         R_10, t_10 = random_motion(rng)
@@ -77,13 +77,15 @@ def simulate_pair(rng: np.random.Generator, matches: int) -> LabelledPair:
     )
 
 
-def random_view(rng: np.random.Generator) -> View:
+def random_camera(rng: np.random.Generator) -> SimulatedCamera:
     """Horizontal field of view 28 to 95 degrees, 600 to 1300 px wide, common aspect ratios."""
     half_width = np.tan(np.radians(np.exp(rng.uniform(np.log(28), np.log(95)))) / 2)
-    return View(half_width, half_width * rng.choice(ASPECTS), rng.uniform(300, 650) / half_width)
+    return SimulatedCamera(
+        half_width, half_width * rng.choice(ASPECTS), rng.uniform(300, 650) / half_width
+    )
 
 
-def random_keypoints(rng: np.random.Generator, view: View, count: int) -> np.ndarray:
+def random_keypoints(rng: np.random.Generator, view: SimulatedCamera, count: int) -> np.ndarray:
     """Keypoints in clusters of different tightness, over some uniform ground."""
     half = np.array([view.half_width, view.half_height])
     clusters = rng.integers(3, 25)
@@ -182,7 +184,7 @@ def random_noise(rng: np.random.Generator, count: int) -> np.ndarray:
 
 def wrong_matches(
     rng: np.random.Generator,
-    view1: View,
+    view1: SimulatedCamera,
     X0: np.ndarray,
     X1: np.ndarray,
     x1: np.ndarray,

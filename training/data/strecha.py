@@ -10,12 +10,12 @@ import numpy as np
 from lgc_ros.errors import DatasetError
 from lgc_ros.images.frame import read_image
 from training.data.files import existing, make_camera, read_numbers
-from training.data.scene import PosedImage, Scene, pairs_above
+from training.data.scene import PosedImage, PosedScene, pairs_above
 
 _ENDINGS = (".jpg", ".jpeg", ".png", ".ppm")
 
 
-def read_strecha(folder: Path, max_angle_deg: float = 45.0) -> Scene:
+def read_strecha(folder: Path, max_angle_deg: float = 45.0) -> PosedScene:
     """A scene; without visibility, pairs are images that look in similar directions.
 
     `max_angle_deg` bounds the angle between their optical axes.
@@ -33,7 +33,7 @@ def read_strecha(folder: Path, max_angle_deg: float = 45.0) -> Scene:
         )
     images = tuple(_posed_image(folder, path) for path in paths)
     axes = np.stack([image.R_cw[2] for image in images])
-    return Scene(
+    return PosedScene(
         folder.resolve().name,
         images,
         pairs_above(axes @ axes.T, np.cos(np.radians(max_angle_deg))),

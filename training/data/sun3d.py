@@ -13,7 +13,7 @@ from lgc_ros.errors import DatasetError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import read_image
 from training.data.files import existing, image_size, make_camera, read_numbers
-from training.data.scene import PosedImage, Scene, pairs_above
+from training.data.scene import PosedImage, PosedScene, pairs_above
 
 LOGGER = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ SAMPLE_STEP = 16  # for pixels of every 16th: 1200 of a VGA image
 DEPTH_TOLERANCE = 0.1  # relative; Kinect noise and pose drift stay below, occlusions do not
 
 
-def read_sun3d(folder: Path, every: int = 10, visibility_above: float = 0.5) -> Scene:
+def read_sun3d(folder: Path, every: int = 10, visibility_above: float = 0.5) -> PosedScene:
     """Every `every`-th image of a sequence.
 
     A pair is kept if more than `visibility_above` of the pixels of its first image are seen by
@@ -51,7 +51,9 @@ def read_sun3d(folder: Path, every: int = 10, visibility_above: float = 0.5) -> 
     if not images:
         raise DatasetError(f"{folder}: no image has a depth frame at its time: {remedy}.")
     visibility = depth_visibility(images, depths)
-    return Scene(folder.resolve().name, tuple(images), pairs_above(visibility, visibility_above))
+    return PosedScene(
+        folder.resolve().name, tuple(images), pairs_above(visibility, visibility_above)
+    )
 
 
 def read_sun3d_depth(path: Path) -> np.ndarray:

@@ -10,7 +10,7 @@ from lgc_ros.images.frame import read_image
 from lgc_ros.sources.trajectory import read_trajectory
 from lgc_ros.sources.tum import read_file_list
 from training.data.files import existing
-from training.data.scene import Scene, pairs_by_gap
+from training.data.scene import PosedScene, pairs_by_gap
 from training.data.tracked import tracked_images
 
 
@@ -20,7 +20,7 @@ def read_tum(
     max_gap: int = 30,
     max_pose_gap_s: float = 0.04,
     camera: str = "camera.yaml",
-) -> Scene:
+) -> PosedScene:
     """A sequence; ground truth is interpolated at the images' stamps.
 
     Images in gaps of the ground truth longer than `max_pose_gap_s` are left out; `min_gap` and
@@ -35,4 +35,4 @@ def read_tum(
         path = existing(folder / name, f"it is listed in {folder / 'rgb.txt'}; restore it")
         frames.append((name, stamp_ns, partial(read_image, path), path))
     images, numbers = tracked_images(frames, model, trajectory, max_pose_gap_s, folder)
-    return Scene(folder.resolve().name, images, pairs_by_gap(numbers, min_gap, max_gap))
+    return PosedScene(folder.resolve().name, images, pairs_by_gap(numbers, min_gap, max_gap))

@@ -21,7 +21,8 @@ from rosgraph_msgs.msg import Clock
 from lgc_ros.errors import ConfigError, LgcError, SourceError
 from lgc_ros.ros.bags.topics import has_header, message_class, offered_qos, raw_stamp_ns
 from lgc_ros.ros.session import Session
-from lgc_ros.sources.rosbag import IMAGE_TYPES, open_bag, topic_listing, topic_types
+from lgc_ros.sources.bag_reader import open_bag, topic_listing, topic_types
+from lgc_ros.sources.bag_types import IMAGE_TYPES
 
 if TYPE_CHECKING:
     from rosbags.highlevel import AnyReader

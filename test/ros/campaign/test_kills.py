@@ -11,8 +11,8 @@ from ros.campaign.invariants import exceptions, violations
 from ros.campaign.summary import SUMMARY, scaled
 from ros.processes import lgc_command
 
+from lgc_ros.sources.bag_reader import open_bag
 from lgc_ros.sources.mcap_salvage import is_cut_off
-from lgc_ros.sources.rosbag import open_bag
 
 pytestmark = pytest.mark.campaign
 
