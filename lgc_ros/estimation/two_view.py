@@ -229,6 +229,7 @@ class RelativePoseSolver:
             scores = -survivors.ratio if survivors.scores is None else survivors.scores
             survivors = survivors.subset(one_to_one(survivors, scores))
         if self.filter is not None and self.method.estimator != EIGHT_POINT:
+            assert survivors.scores is not None  # the filter scored all matches
             trusted = top_scoring(survivors.scores, np.tanh(self.filter.info.trust_above), most)
             survivors = survivors.subset(trusted)
         return ESTIMATORS[self.method.estimator](survivors, options)

@@ -8,7 +8,7 @@ Here all of that is a YamlError of one sentence.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -16,6 +16,16 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
 # The reader in C is ten times as fast; not every installation of PyYAML has it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Mark(Protocol):
+    """A position in a text, of the reader in C or of the one in Python; both count from 0."""
+
+    @property
+    def line(self) -> int: ...
+
+    @property
+    def column(self) -> int: ...
 
 
 class YamlError(ValueError):
@@ -72,5 +82,5 @@ def _check_events(text: str) -> None:
             raise YamlError(f"more than {MAX_DEPTH} levels are nested{_where(event.start_mark)}")
 
 
-def _where(mark: yaml.Mark | None) -> str:
+def _where(mark: _Mark | None) -> str:
     return f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
