@@ -83,6 +83,7 @@ def test_the_gradient_is_finite_whatever_the_network_says(logit):
     assert torch.isfinite(logits.grad).all()
 
 
+@pytest.mark.slow
 def test_the_regression_loss_pulls_wrong_matches_down():
     xs, labels, E_gt = pair_tensors(outliers=100)
     logits = torch.full_like(labels, 0.5, requires_grad=True)
