@@ -64,7 +64,14 @@ setup(
     python_requires=">=3.10",
     # `training` stays in the checkout: it is run there, and its name is too common to install.
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["models/*.safetensors", "models/*.md", "visualization/report.html"]},
+    package_data={
+        NAME: [
+            "models/*.md",
+            "models/*.safetensors",
+            "py.typed",
+            "visualization/report.html",
+        ]
+    },
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),

@@ -36,13 +36,19 @@ def requirements(distribution) -> list[Requirement]:
     return [Requirement(line) for line in lines]
 
 
-def tracked_texts() -> dict[str, str]:
-    """Path and content of every text file under version control."""
-    git = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+def tracked_files(folder: str = ".") -> list[str]:
+    """Paths of the files under version control in a folder of the checkout."""
+    command = ["git", "ls-files", "-z", folder]
+    git = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if git.returncode:
         pytest.skip("not a git checkout")
+    return [name for name in git.stdout.split("\0") if name]
+
+
+def tracked_texts() -> dict[str, str]:
+    """Path and content of every text file under version control."""
     texts = {}
-    for name in filter(None, git.stdout.split("\0")):
+    for name in tracked_files():
         content = (ROOT / name).read_bytes() if (ROOT / name).is_file() else b"\0"
         if b"\0" not in content:
             texts[name] = content.decode()
@@ -81,6 +87,15 @@ def test_every_data_file_exists_and_the_package_is_in_the_ament_index(distributi
     assert installed["share/lgc_ros"] == ["package.xml"]
     for files in installed.values():
         assert all((ROOT / file).is_file() for file in files), files
+
+
+def test_every_file_in_the_package_that_is_not_python_is_installed(distribution):
+    package = ROOT / lgc_ros.__name__
+    patterns = distribution.package_data[lgc_ros.__name__]
+    installed = {path for pattern in patterns for path in package.glob(pattern)}
+    tracked = {ROOT / name for name in tracked_files(lgc_ros.__name__)}
+    assert installed == {path for path in tracked if path.suffix != ".py"}
+    assert package / "py.typed" in installed
 
 
 def test_only_lgc_ros_is_installed(distribution):

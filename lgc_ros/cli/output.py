@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -73,7 +74,7 @@ class FrameRate(ProgressColumn):
 
 @contextmanager
 def progress_bar(
-    title: str, *extra: ProgressColumn, **fields: object
+    title: str, *extra: ProgressColumn, **fields: Any
 ) -> Iterator[Callable[..., None]]:
     """Show a progress bar on stderr; yields `update(completed=…, total=…, advance=…, FIELD=…)`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -47,7 +48,7 @@ def synth(
     from lgc_ros.sources.synthetic import SyntheticSource
     from lgc_ros.sources.tum import write_tum
 
-    writers = {"tum": write_tum, "bag": write_bag}
+    writers: dict[str, Callable[..., None]] = {"tum": write_tum, "bag": write_bag}
     if format_ not in writers:
         raise ConfigError(f"unknown format {format_!r}: use {' or '.join(writers)}")
     source = SyntheticSource(trajectory, frames, rate_hz=rate, seed=seed, noise=noise)

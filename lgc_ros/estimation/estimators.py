@@ -119,14 +119,14 @@ def _estimate(
     """Pose of the matches by the named backend; None if they do not determine one."""
     finite = np.isfinite(matches.x0).all(axis=1) & np.isfinite(matches.x1).all(axis=1)
     order = np.flatnonzero(finite)
-    ranked = matches.scores is not None
-    if ranked:
-        order = order[np.argsort(-matches.scores[order], kind="stable")]
+    scores = matches.scores
+    if scores is not None:
+        order = order[np.argsort(-scores[order], kind="stable")]
     usable = matches.subset(order)
     # Few matches have few distinct samples; drawing them over and over would take seconds.
     distinct_samples = math.comb(len(usable), FIVE_POINT_MINIMUM)
     max_iterations = min(options.max_iterations or MAX_ITERATIONS[name], 10 * distinct_samples)
-    problem = Problem(usable, ranked, options, max_iterations)
+    problem = Problem(usable, scores is not None, options, max_iterations)
     if not problem.has_distinct_points(FIVE_POINT_MINIMUM):
         return None
     pose = BACKENDS[name](problem)

@@ -44,7 +44,8 @@ def mlesac(problem: Problem) -> Pose | None:
     likelihood = MixtureLikelihood(c.x0, c.x1, sigma, window)
     rays0, rays1 = _rays(c.x0), _rays(c.x1)
     best = None
-    drawn, needed = 0, problem.max_iterations
+    drawn = 0
+    needed: float = problem.max_iterations
     while drawn < needed:
         batch = min(BATCH_SAMPLES, problem.max_iterations - drawn)
         samples = _draw_samples(rng, len(c), batch)

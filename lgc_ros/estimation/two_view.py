@@ -235,6 +235,7 @@ class RelativePoseSolver:
             scores = -survivors.ratio if survivors.scores is None else survivors.scores
             survivors = survivors.subset(one_to_one(survivors, scores))
         if self.filter is not None and self.method.estimator != EIGHT_POINT:
+            assert survivors.scores is not None  # the filter scored all matches
             info = self.filter.info
             trusted = top_scoring(survivors.scores, match_scores(info.trust_above, info), most)
             survivors = survivors.subset(trusted)

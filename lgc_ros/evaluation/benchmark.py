@@ -29,7 +29,7 @@ from lgc_ros.evaluation.benchmark_cases import (
     solver_cases,
 )
 from lgc_ros.features.base import make_extractor
-from lgc_ros.images.frame import Frame
+from lgc_ros.geometry.camera import Camera
 from lgc_ros.sources.synthetic import SyntheticSource
 from lgc_ros.visualization.matches import load_pyplot
 
@@ -77,11 +77,11 @@ def run_bench(
     source = SyntheticSource("walk", 100, seed=4, noise=4.0)
     frames = [source[index] for index in range(FRAMES)]
     extract = make_extractor("sift", FULL)
-    features = [extract(frames[index].image) for index in (FIRST, SECOND)]
+    image0, image1 = frames[FIRST].image, frames[SECOND].image
     hard = list(islice(real_pairs(pairs) if pairs else rendered_pairs(source), HARD_PAIRS))
-    stages = stage_times(frames[FIRST], frames[SECOND], device, rounds, tick)
+    stages = stage_times(image0, image1, source.camera, device, rounds, tick)
     filtering = take_turns(filter_cases(device), many, tick)
-    matching = take_turns(matcher_cases(*features), many, tick)
+    matching = take_turns(matcher_cases(extract(image0), extract(image1)), many, tick)
     solving = take_turns(solver_cases(hard, device), rounds, tick)
     sequences = take_turns(odometry_cases(frames, device), rounds, tick)
     per_frame = {name: values / len(frames) for name, values in sequences.items()}
@@ -113,14 +113,19 @@ def take_turns(cases: Cases, rounds: int, tick: Callable[[], None]) -> Times:
 
 
 def stage_times(
-    frame0: Frame, frame1: Frame, device: str, rounds: int, tick: Callable[[], None]
+    image0: np.ndarray,
+    image1: np.ndarray,
+    camera: Camera,
+    device: str,
+    rounds: int,
+    tick: Callable[[], None],
 ) -> dict[str, Times]:
     """Milliseconds by method and stage, as the pipelines report them."""
     pipelines = {name: TwoViewPipeline(name, device=device) for name in METHODS}
     rows: dict[str, list[dict[str, float]]] = {name: [] for name in METHODS}
     for _ in range(WARM_UP_ROUNDS + rounds):
         for name, pipeline in pipelines.items():
-            result = pipeline(frame0.image, frame1.image, frame0.camera, frame1.camera)
+            result = pipeline(image0, image1, camera, camera)
             rows[name].append(result.ms)
         tick()
     return {

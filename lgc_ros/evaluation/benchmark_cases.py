@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -43,7 +44,7 @@ class PlainNetwork(nn.Module):
         self.input, self.output = _convolution(network.input), _convolution(network.output)
         self.blocks = nn.ModuleList(
             nn.Sequential(*_plain_layers(block.first), *_plain_layers(block.second))
-            for block in network.body
+            for block in network.blocks()
         )
         self.eval()
 
@@ -124,7 +125,7 @@ def _products(network: CorrespondenceNetwork) -> Cases:
         for weight in weights:
             torch.mm(weight, columns, out=columns_out)
 
-    cases = {"gemm torch rows": by_rows, "gemm torch cols": by_columns}
+    cases: Cases = {"gemm torch rows": by_rows, "gemm torch cols": by_columns}
     if not missing_modules("openvino"):
         cases["gemm openvino"] = _openvino_products(weights, columns.numpy())
     return cases
@@ -168,7 +169,7 @@ def solver_cases(pairs: Sequence[Correspondences], device: str) -> Cases:
         "cn": RelativePoseSolver("cn", device=device),
     }
     return {
-        f"{name} {index}": lambda solve=solve, pair=pair: solve(pair)
+        f"{name} {index}": partial(solve, pair)
         for index, pair in enumerate(pairs)
         for name, solve in methods.items()
     }
@@ -177,11 +178,10 @@ def solver_cases(pairs: Sequence[Correspondences], device: str) -> Cases:
 def rendered_pairs(source: SyntheticSource) -> Iterator[Correspondences]:
     """Rendered views so far apart that few of their matches are true."""
     extract = make_extractor("sift", FULL)
-    frames = {index: source[index] for index in (0, *HARD_GAPS)}
-    features = {index: extract(frame.image) for index, frame in frames.items()}
+    features = {index: extract(source[index].image) for index in (0, *HARD_GAPS)}
     for gap in HARD_GAPS:
-        pair = _matched(features[0], features[gap], frames[0].camera, frames[gap].camera)
-        T_10 = np.linalg.inv(frames[gap].T_wc) @ frames[0].T_wc
+        pair = _matched(features[0], features[gap], source.camera, source.camera)
+        T_10 = np.linalg.inv(source.T_wc(gap)) @ source.T_wc(0)
         if _is_hard(pair, T_10[:3, :3], T_10[:3, 3]):
             yield pair
 
@@ -198,7 +198,8 @@ def real_pairs(folder: Path) -> Iterator[Correspondences]:
             Camera.from_K(K, image.shape[1], image.shape[0])
             for K, image in zip((pair.K0, pair.K1), images, strict=True)
         ]
-        matched = _matched(*map(extract, images), *cameras)
+        features0, features1 = map(extract, images)
+        matched = _matched(features0, features1, *cameras)
         if _is_hard(matched, pair.R_10, pair.t_10):
             found = True
             yield matched

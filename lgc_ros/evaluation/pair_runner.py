@@ -15,13 +15,8 @@ from lgc_ros.errors import DatasetError, LgcError
 from lgc_ros.estimation.two_view import RelativePoseSolver
 from lgc_ros.evaluation.pair_metrics import PairScore, score_result
 from lgc_ros.evaluation.pairs import read_pairs, turn_back
-from lgc_ros.features.base import (
-    Features,
-    kind_of_file,
-    make_extractor,
-    read_features,
-    stored_beside,
-)
+from lgc_ros.features.base import Features, make_extractor
+from lgc_ros.features.stored import kind_of_file, read_features, stored_beside
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import read_image
 from lgc_ros.matching.correspondences import correspond, match
@@ -61,7 +56,7 @@ def evaluate_pairs(
     pairs = read_pairs(folder / "pairs.txt", skip_bad)
     if limit is not None and limit < len(pairs):
         pairs = [pairs[i] for i in np.linspace(0, len(pairs) - 1, limit).round().astype(int)]
-    stored = features.removeprefix(STORED) if features.startswith(STORED) else None
+    stored = features.removeprefix(STORED) if features.startswith(STORED) else ""
     extract = None if stored else make_extractor(features, max_keypoints)
 
     @lru_cache(maxsize=CACHED_IMAGES)
@@ -69,7 +64,7 @@ def evaluate_pairs(
         image = read_image(images / name)
         size = image.shape[1], image.shape[0]
         start = time.perf_counter()
-        if stored:
+        if extract is None:
             found = read_features(stored_beside(images / name, stored), max_keypoints)
         else:
             upright = np.ascontiguousarray(np.rot90(image, turns))

@@ -48,7 +48,7 @@ def write_run(folder: Path, run: Run) -> None:
     metrics = json.dumps(run.metrics(), indent=2)
     (folder / "metrics.json").write_text(metrics + "\n", encoding="utf-8")
     title = f"{run.name}, {run.options.method}"
-    if run.errors is not None:
+    if run.errors is not None and run.truth is not None:
         title += f": ATE {run.errors.ate_rmse_m:.3f} m over {run.truth.length_m:.1f} m"
     try:
         plot_run(

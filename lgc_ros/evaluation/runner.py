@@ -178,12 +178,12 @@ def run_odometry(
         interrupted=interrupted,
         recipe={"align": align, **(recipe or {})},
     )
-    return run if run.truth is None else replace(run, errors=_errors(run, align))
+    return run if run.truth is None else replace(run, errors=_errors(run, run.truth, align))
 
 
-def _errors(run: Run, align: str) -> TrajectoryErrors | None:
+def _errors(run: Run, truth: Trajectory, align: str) -> TrajectoryErrors | None:
     try:
-        return evaluate_trajectory(run.trajectory, run.truth, align)
+        return evaluate_trajectory(run.trajectory, truth, align)
     except LgcError as error:
         log.warning("no trajectory errors: %s", error)
         return None

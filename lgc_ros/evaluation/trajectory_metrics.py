@@ -129,7 +129,7 @@ def associate(estimate: Trajectory, truth: Trajectory) -> tuple[Trajectory, Traj
         return estimate, truth
     quaternions = np.array([mat2quat(T[:3, :3]) for T in truth.T_wc])
     samples = Trajectory.from_samples(
-        truth.stamps_ns, truth.positions, quaternions, "the ground truth"
+        truth.stamps_ns.tolist(), truth.positions, quaternions, "the ground truth"
     )
     true_poses = [samples.pose_at(stamp_ns) for stamp_ns in estimate.stamps_ns.tolist()]
     known = [i for i, T_wc in enumerate(true_poses) if T_wc is not None]

@@ -29,8 +29,8 @@ class Features:
     def __len__(self) -> int:
         return len(self.points)
 
-    def subset(self, selection: np.ndarray) -> Features:
-        """The features selected by a boolean mask or an index array, in its order."""
+    def subset(self, selection: np.ndarray | slice) -> Features:
+        """The features selected by a mask, an index array (in its order) or a slice."""
         of_image = ("kind", "sharpness")
         by_keypoint = [f.name for f in fields(self) if f.name not in of_image]
         return replace(self, **{name: getattr(self, name)[selection] for name in by_keypoint})
@@ -42,7 +42,7 @@ Extractor = Callable[[np.ndarray], Features]
 
 def features_from_rows(kind: str, rows: np.ndarray, descriptors: np.ndarray) -> Features:
     """Features from rows of x, y, size, angle and response; trailing columns may be missing."""
-    complete = np.tile(np.float32([0, 0, 1, 0, 0]), (len(rows), 1))
+    complete = np.tile(np.array([0, 0, 1, 0, 0], np.float32), (len(rows), 1))
     known = min(rows.shape[1], 5)
     complete[:, :known] = rows[:, :known]
     _, _, sizes, angles, responses = complete.T.copy()

@@ -59,7 +59,8 @@ def onnx_extractor(path: Path, max_keypoints: int, spread: bool) -> Extractor:
         points, descriptors, scores = _parse_outputs(outputs, path)
         if len(points) and np.abs(points).max() <= 1:
             points = (points + 1) / 2 * (np.array(tensor.shape[:1:-1]) - 1)
-        size = np.array(image.shape[1::-1])
+        width, height = image.shape[1::-1]
+        size = np.array([width, height])
         points = (points + 0.5) * (size / scaled_size) - 0.5
         rows = np.column_stack([points, np.ones_like(scores), np.zeros_like(scores), scores])
         on_image = np.all((points > -0.5) & (points < size - 0.5), axis=1)
@@ -67,7 +68,8 @@ def onnx_extractor(path: Path, max_keypoints: int, spread: bool) -> Extractor:
         features = features.subset(on_image)
         features = features.subset(strongest(features.responses, None))
         if spread:
-            return features.subset(strongest_spread(features.points, max_keypoints, size))
+            chosen = strongest_spread(features.points, max_keypoints, (width, height))
+            return features.subset(chosen)
         return features.subset(slice(max_keypoints))
 
     return extract
@@ -117,8 +119,8 @@ def _to_tensor(
         image = to_gray(image)
     else:
         image = cv2.cvtColor(image, cv2.COLOR_GRAY2RGB if image.ndim == 2 else cv2.COLOR_BGR2RGB)
-    own_size = image.shape[1::-1]
-    size = tuple(fixed or own for fixed, own in zip(fixed_size, own_size, strict=True))
+    own_size = image.shape[1], image.shape[0]
+    size = fixed_size[0] or own_size[0], fixed_size[1] or own_size[1]
     if size != own_size:
         shrinks = size[0] * size[1] < own_size[0] * own_size[1]
         image = cv2.resize(
@@ -130,7 +132,7 @@ def _to_tensor(
     )
     image = cv2.copyMakeBorder(image, 0, bottom, 0, right, cv2.BORDER_REPLICATE)
     image = image.reshape(*image.shape[:2], channels)
-    return np.float32(image.transpose(2, 0, 1)[None] / 255), size
+    return (image.transpose(2, 0, 1)[None] / 255).astype(np.float32), size
 
 
 def _parse_outputs(

@@ -18,6 +18,8 @@ from lgc_ros.features.keypoints import (
     to_gray,
 )
 
+# OpenCV's type stubs lack the functions that create detectors.
+_cv2: Any = cv2
 # So low that nearly every image yields the requested number, as the paper's 2000.
 SIFT_CONTRAST_THRESHOLD = 1e-5
 # ORB requires a limit; no image has this many corners.
@@ -35,7 +37,7 @@ def rootsift(max_keypoints: int, spread: bool) -> Extractor:
 
 def orb(max_keypoints: int, spread: bool) -> Extractor:
     def create(count: int) -> Any:
-        return cv2.ORB_create(nfeatures=count or ORB_UNLIMITED)
+        return _cv2.ORB_create(nfeatures=count or ORB_UNLIMITED)
 
     return _extractor("orb", create, max_keypoints, spread)
 
@@ -43,7 +45,7 @@ def orb(max_keypoints: int, spread: bool) -> Extractor:
 def akaze(max_keypoints: int, spread: bool) -> Extractor:
     """AKAZE; older OpenCV cannot limit its number of keypoints, so the rest is cut afterwards."""
     # OpenCV 5 moved it to the contrib modules.
-    module = cv2 if hasattr(cv2, "AKAZE_create") else getattr(cv2, "xfeatures2d", None)
+    module: Any = cv2 if hasattr(cv2, "AKAZE_create") else getattr(cv2, "xfeatures2d", None)
     if not hasattr(module, "AKAZE_create"):
         raise FeatureError(
             f"OpenCV {cv2.__version__} is built without AKAZE; install "
@@ -53,7 +55,7 @@ def akaze(max_keypoints: int, spread: bool) -> Extractor:
 
 
 def _create_sift(count: int) -> Any:
-    return cv2.SIFT_create(nfeatures=count, contrastThreshold=SIFT_CONTRAST_THRESHOLD)
+    return _cv2.SIFT_create(nfeatures=count, contrastThreshold=SIFT_CONTRAST_THRESHOLD)
 
 
 def _square_root(descriptors: np.ndarray) -> np.ndarray:

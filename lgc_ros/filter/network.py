@@ -163,6 +163,10 @@ class CorrespondenceNetwork(nn.Module):
             return self.output(features.mean(dim=0)).view(-1, 3, 3)
         return self.output(features).squeeze(-1).transpose(0, 1)
 
+    def blocks(self) -> Iterator[ResidualBlock]:
+        """The residual blocks in order of application; PointNet has none."""
+        return (module for module in self.body.children() if isinstance(module, ResidualBlock))
+
     def perceptrons(self) -> Iterator[Perceptron]:
         """All perceptrons in order of application."""
         return (module for module in self.modules() if isinstance(module, Perceptron))

@@ -8,6 +8,7 @@ outliers do not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -22,6 +23,25 @@ SMOOTH_ROLL = sum(s * np.roll(np.eye(ROLL_BINS), k, axis=0) for k, s in SMOOTHIN
 SMOOTH_ZOOM = sum(s * np.eye(ZOOM_BINS, k=k) for k, s in SMOOTHING.items())
 
 
+class SideInformation(Protocol):
+    """What is known of N matches besides coordinates: (N,) arrays as in `Correspondences`.
+
+    Without keypoint scale and orientation, `zoom` and `roll` are None and there is no consensus.
+    """
+
+    @property
+    def ratio(self) -> np.ndarray: ...
+
+    @property
+    def mutual(self) -> np.ndarray: ...
+
+    @property
+    def zoom(self) -> np.ndarray | None: ...
+
+    @property
+    def roll(self) -> np.ndarray | None: ...
+
+
 def side_information_error(names: Iterable[str]) -> str:
     """Error message for unknown names of side information; empty if all are known."""
     unknown = [name for name in names if name not in SIDE]
@@ -31,29 +51,31 @@ def side_information_error(names: Iterable[str]) -> str:
 
 
 def network_inputs(
-    x0: np.ndarray, x1: np.ndarray, known: object, names: Sequence[str]
+    x0: np.ndarray, x1: np.ndarray, known: SideInformation, names: Sequence[str]
 ) -> np.ndarray:
     """(N, 4 + len(names)) float32 network inputs: coordinates (equation 1), side information.
 
     Args:
         x0, x1: (N, 2) normalized coordinates.
-        known: object with the attributes `ratio`, `mutual`, `zoom` and `roll`, as far as needed.
+        known: side information of the matches; only what `names` need is read.
         names: side information that the network takes, in order.
     """
     side = [consensus(known) if name == "consensus" else getattr(known, name) for name in names]
     return np.column_stack([x0, x1, *side]).astype(np.float32)
 
 
-def consensus(known: object) -> np.ndarray:
+def consensus(known: SideInformation) -> np.ndarray:
     """(N,) in [0, 1]: votes of distinctive matches for each match's zoom and roll.
 
     Mutual matches vote in a histogram of zoom and roll with the weight 1 - ratio. The bin with
     most votes has the value 1.
     """
+    assert known.roll is not None
+    assert known.zoom is not None
     roll = (known.roll / (2 * np.pi) % 1 * ROLL_BINS).astype(np.int64) % ROLL_BINS
     zoom = (known.zoom + MAX_ZOOM_OCTAVES) / (2 * MAX_ZOOM_OCTAVES) * ZOOM_BINS
     zoom = np.clip(zoom, 0, ZOOM_BINS - 1).astype(np.int64)
     weight = known.mutual * (1 - known.ratio)
     votes = np.bincount(roll * ZOOM_BINS + zoom, weight, ROLL_BINS * ZOOM_BINS)
-    votes = SMOOTH_ROLL @ votes.reshape(ROLL_BINS, ZOOM_BINS) @ SMOOTH_ZOOM
-    return votes[roll, zoom] / max(votes.max(), np.finfo(float).tiny)
+    smooth = SMOOTH_ROLL @ votes.reshape(ROLL_BINS, ZOOM_BINS) @ SMOOTH_ZOOM
+    return smooth[roll, zoom] / max(smooth.max(), np.finfo(float).tiny)

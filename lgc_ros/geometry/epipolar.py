@@ -129,15 +129,15 @@ def recover_pose(
     """
     R_a, R_b, t = decompose_essential(E)
     weights = np.ones(len(x0)) if weights is None else weights
-    best = None
+    candidates = []
     for R in (R_a, R_b):
         depth0, depth1 = ray_depths(R, t, x0, x1)
         for sign in (1.0, -1.0):
             in_front = (sign * depth0 > 0) & (sign * depth1 > 0)
             vote = float(weights[in_front].sum())
-            if best is None or vote > best[0]:
-                best = vote, R, sign * t, in_front
-    return best[1:]
+            candidates.append((vote, R, sign * t, in_front))
+    _, R_10, t_10, in_front = max(candidates, key=lambda candidate: candidate[0])
+    return R_10, t_10, in_front
 
 
 def symmetric_epipolar_distance(E: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> np.ndarray:

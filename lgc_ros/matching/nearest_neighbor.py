@@ -132,7 +132,8 @@ def hamming_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     for i in range(len(a)):
         count = 0
         for k in range(a.shape[1]):
-            count += _popcount(a[i, k] ^ b[i, k])
+            # Numba itself passes the typing context.
+            count += _popcount(a[i, k] ^ b[i, k])  # type: ignore[call-arg]
         distance[i] = count
     return distance
 

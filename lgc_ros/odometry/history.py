@@ -86,7 +86,7 @@ class PoseHistory:
         if good is None:
             return np.zeros((6, 6))
         elapsed_s = (stamp_ns - good.stamp_ns) * 1e-9
-        speed = max(np.linalg.norm(good.twist[:3]), LOST_SPEED * (self.depth or 1.0))
+        speed = max(float(np.linalg.norm(good.twist[:3])), LOST_SPEED * (self.depth or 1.0))
         spread = np.zeros((6, 6))
         spread[:3, :3] = (LOST_TURN_RADPS * elapsed_s) ** 2 * np.eye(3)
         spread[3:, 3:] = (speed * elapsed_s) ** 2 * np.eye(3)

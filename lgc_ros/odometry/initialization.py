@@ -70,6 +70,7 @@ def first_motion(
         threshold: inlier threshold of the epipolar distance, normalized.
     """
     pose, x_reference = track.result.pose, track.reference.view.x
+    assert pose is not None  # the two views were trusted
     motion, is_clear = Motion(pose.R_10, pose.t_10, 0.0), False
     # While parallax is far too small, it does not matter which motion it belongs to.
     if shared_parallax_deg(pose.R_10, x_reference[track.index0], x1) > needed_deg / 2:
@@ -134,9 +135,10 @@ def _baseline(
     common = ids >= 0
     if common.sum() >= MIN_COMMON_LANDMARKS:
         return float(np.median(landmarks.depths(reference, ids[common]) / depths[common]))
-    if history.depth is None:
+    good = history.last_tracked
+    if history.depth is None or good is None:
         return 1.0
-    by_depth, good = history.depth / float(np.median(depths)), history.last_tracked
+    by_depth = history.depth / float(np.median(depths))
     elapsed_s = (view.stamp_ns - reference.view.stamp_ns) * 1e-9
     by_speed = elapsed_s * float(np.linalg.norm(good.twist[:3]))
     if by_speed == 0 or view.stamp_ns - good.stamp_ns > 1e9 * SPEED_LASTS_S:

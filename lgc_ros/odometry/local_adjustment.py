@@ -48,7 +48,8 @@ def adjust_window(landmarks: LandmarkMap, window: int, max_fixed: int, iteration
         keyframe.R_cw, keyframe.t_cw = R_cw[k], t_cw[k]
     landmarks.points[seen], landmarks.covariances[seen] = points, covariances
     if floating:
-        landmarks.rescale(reach / np.linalg.norm(free[farthest].center - origin), origin)
+        factor = reach / np.linalg.norm(free[farthest].center - origin)
+        landmarks.rescale(float(factor), origin)
     distances = bundle_distances(replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points))
     outliers = np.split(distances > OUTLIER_SIGMAS, np.cumsum(counts)[:-1])
     for (keyframe, index), outlier in zip(observations, outliers, strict=True):

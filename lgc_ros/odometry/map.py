@@ -30,8 +30,11 @@ MIN_SIGMA_PX, MAX_SIGMA_PX = 0.05, 2.0
 class HasPose(Protocol):
     """Anything with the pose of a camera in the world."""
 
-    R_cw: np.ndarray
-    t_cw: np.ndarray
+    @property
+    def R_cw(self) -> np.ndarray: ...
+
+    @property
+    def t_cw(self) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +56,12 @@ class Keyframe:
     view: View
     R_cw: np.ndarray
     t_cw: np.ndarray
-    landmark_ids: np.ndarray = field(default=None)  # (N,), NONE where there is none
+    landmark_ids: np.ndarray = field(init=False)  # (N,), NONE where there is none
     covariance: np.ndarray = field(default_factory=lambda: np.zeros((6, 6)))  # see covariance.py
     _wheel_position: np.ndarray | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if self.landmark_ids is None:
-            self.landmark_ids = np.full(len(self.view.x), NONE)
+        self.landmark_ids = np.full(len(self.view.x), NONE)
 
     @property
     def center(self) -> np.ndarray:
@@ -198,13 +200,13 @@ class LandmarkMap:
         """
         known = np.zeros(len(self.points) + 1, bool)
         known[keyframe.landmark_ids] = known[NONE] = True
-        ids, descriptors = [], []
+        found, descriptors = [], []
         for other in others:
             new = ~known[other.landmark_ids]
-            ids.append(other.landmark_ids[new])
+            found.append(other.landmark_ids[new])
             descriptors.append(other.view.features.descriptors[new])
-            known[ids[-1]] = True
-        ids = np.concatenate(ids)
+            known[found[-1]] = True
+        ids = np.concatenate(found)
         points_cam = self.points[ids] @ keyframe.R_cw.T + keyframe.t_cw
         ahead = points_cam[:, 2] > MIN_DEPTH
         x, _ = project(points_cam[ahead])

@@ -52,7 +52,8 @@ class MapCheck:
         x0, x1 = track.reference.view.x[track.index0], view.x[track.index1]
         E_10 = essential_from_pose(*motion_between(track.reference, track.pose))
         threshold = 2 * self._options.threshold_px / view.camera.focal
-        return np.mean(sampson_distance(E_10, x0, x1) < threshold**2) > CONFIRMED_SHARE
+        agree = sampson_distance(E_10, x0, x1) < threshold**2
+        return bool(np.mean(agree) > CONFIRMED_SHARE)
 
 
 def shows_landmarks(track: Track) -> bool:

@@ -103,6 +103,7 @@ def connect(landmarks: LandmarkMap, keyframe: Keyframe, track: Track, threshold_
 
 def _typical_distance(track: Track, keyframe: Keyframe) -> float:
     """Descriptor distance that most matches of the pose stay below."""
+    assert track.pose is not None  # only tracked views become keyframes
     used = track.pose.used
     distance = row_distances(
         track.reference.view.features.descriptors[track.index0[used]],

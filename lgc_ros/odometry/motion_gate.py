@@ -43,6 +43,7 @@ class MotionGate:
     def __call__(self, view: View, track: Track, landmarks: LandmarkMap) -> tuple[Pose, str]:
         """The tracked pose with what did not move held, and the status that says so."""
         pose, focal = track.pose, view.camera.focal
+        assert pose is not None  # only tracked views are gated
         center = -self._R_cw.T @ self._t_cw
         ids = track.reference.landmark_ids[track.index0[pose.used]]
         points, x = landmarks.points[ids], view.x[track.index1[pose.used]]

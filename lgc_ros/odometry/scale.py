@@ -105,6 +105,7 @@ def _none(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
 
 
 def _constant_speed(evidence: ScaleEvidence, options: ScaleOptions) -> float | None:
+    assert options.speed_mps is not None  # ScaleOptions requires it for this source
     return _ratio(options.speed_mps * evidence.elapsed_s, evidence.distance)
 
 
@@ -145,6 +146,7 @@ def _camera_height(evidence: ScaleEvidence, options: ScaleOptions) -> float | No
     # Kerbs, grass and cars have many landmarks, too, but above the ground.
     lowest = np.flatnonzero(dense)[-1]
     ground = np.median(height[first[lowest] : last[lowest]])
+    assert options.camera_height_m is not None  # ScaleOptions requires it for this source
     return _ratio(options.camera_height_m, ground)
 
 

@@ -65,8 +65,13 @@ class OdometryState:
 
     def without_matches(self) -> OdometryState:
         """The same without matches and landmarks, which take a thousand times the memory."""
-        nothing = {"points_cam": np.empty((0, 3)), "points_px": np.empty((0, 2))}
-        return replace(self, relative=None, scores=np.empty(0), **nothing)
+        return replace(
+            self,
+            relative=None,
+            points_cam=np.empty((0, 3)),
+            points_px=np.empty((0, 2)),
+            scores=np.empty(0),
+        )
 
 
 def match_counts(result: TwoViewResult | None, landmarks: int) -> dict[str, int]:

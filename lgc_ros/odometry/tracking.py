@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import final
 
 import numpy as np
 import poselib
@@ -38,6 +39,7 @@ MAX_POSE_SIGMA = 0.1
 EXPLAINED_SHARE = 0.8
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Track:
     """A view matched to a keyframe.

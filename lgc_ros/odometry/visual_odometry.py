@@ -19,6 +19,7 @@ from lgc_ros.errors import CameraError, LgcError
 from lgc_ros.features.base import Extractor, Features, make_extractor
 from lgc_ros.features.image_sharpness import with_sharpness
 from lgc_ros.filter.correspondence_filter import CorrespondenceFilter
+from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry import covariance
 from lgc_ros.odometry.bundle_adjustment import warm_up
@@ -158,14 +159,16 @@ class VisualOdometry:
             CameraError: the frame has no camera.
         """
         timer = StageTimer()
-        if frame.camera is None:
+        camera = frame.camera
+        if camera is None:
             raise CameraError("the frame has no camera; give its calibration with --camera")
         refusal = self._history.refusal(frame)
         if refusal is not None:
             return refusal
         try:
-            _check_sizes(frame)
-            view = _make_view(frame, T_oc, features or partial(self.extract, frame.image))
+            _check_sizes(frame, camera)
+            extract = features or partial(self.extract, frame.image)
+            view = _make_view(frame.stamp_ns, camera, T_oc, extract())
         except LgcError as error:
             return self._hold(frame.stamp_ns, str(error), None, timer)
         timer.lap("features")
@@ -184,6 +187,12 @@ class VisualOdometry:
             return self._reinitialize(view, track, timer)
         return self._hold(frame.stamp_ns, self._why_not_tracked(track), track, timer)
 
+    @property
+    def _current(self) -> Reference:
+        """The reference, which exists from the first keyframe on."""
+        assert self._reference is not None
+        return self._reference
+
     def _begin(self, view: View, timer: StageTimer) -> OdometryState:
         """Make the view the first keyframe, at the last known pose."""
         if len(view.x) < self.options.min_inliers:
@@ -199,7 +208,7 @@ class VisualOdometry:
 
     def _match_to_map(self, view: View, timer: StageTimer) -> Track:
         """Match to the current keyframe and, if that gives no pose, to the latest others."""
-        current = self._reference.keyframe
+        current = self._current.keyframe
         best = self._match(view, current, self.map, timer)
         if best.pose is not None or len(view.x) < self.options.min_inliers:
             return best
@@ -224,7 +233,7 @@ class VisualOdometry:
         """A view located by landmarks: gate its motion, insert a keyframe if one is due."""
         pose, status = self._gate(view, track, self.map)
         self._history.failures = 0
-        self._reference.saw(track)
+        self._current.saw(track)
         inserted = None
         if status != NO_MOTION and self._keyframe_is_due(view, track, pose, frame):
             revisited = self._revisit(view, track, pose, timer)
@@ -248,7 +257,7 @@ class VisualOdometry:
         return self._answer(view, status, "", where, track, pose, timer, inserted is not None)
 
     def _keyframe_is_due(self, view: View, track: Track, pose: Pose, frame: Frame) -> bool:
-        o, most = self.options, self._reference.most_matches
+        o, most = self.options, self._current.most_matches
         return self._scale.wants_keyframe(
             view, track, pose, frame, o.init_parallax_deg
         ) or keyframe_is_due(view, track, pose, self.map, most, o)
@@ -271,7 +280,7 @@ class VisualOdometry:
         o, focal, depth = self.options, view.camera.focal, self._history.depth
         rotation = pure_rotation(view, track, self.map.sigma(view.camera), o.still_px)
         self._history.failures = 0
-        self._reference.saw(track)
+        self._current.saw(track)
         if rotation is not None:
             R_10, status = rotation
             hidden_rad = HIDDEN_MOTION_PX / focal
@@ -279,11 +288,11 @@ class VisualOdometry:
             pose = _rotated(track, R_10, track.reference.center, hidden_rad, sigma_position)
             return self._rotate(view, track, pose, status, "", timer)
         # Less parallax is accepted before the keyframe, and with it the baseline, is given up.
-        runs_out = overlap_is_low(track, self._reference.most_matches, o)
+        runs_out = overlap_is_low(track, self._current.most_matches, o)
         needed_deg = o.init_parallax_deg / (2 if runs_out else 1)
         x1 = view.x[track.index1]
-        first = first_motion(track, x1, self._reference.views, needed_deg, o.threshold_px / focal)
-        self._reference.remember(track.candidates)
+        first = first_motion(track, x1, self._current.views, needed_deg, o.threshold_px / focal)
+        self._current.remember(track.candidates)
         status = DEGENERATE if self.map.initialized else INITIALIZING
         if first.parallax_deg < needed_deg:
             message = f"parallax of {first.parallax_deg:.2f} degrees is too small for landmarks"
@@ -305,7 +314,7 @@ class VisualOdometry:
     ) -> OdometryState:
         """A view whose position is held; it becomes a keyframe before the matches run out."""
         self._gate.anchor_at(pose)
-        low = overlap_is_low(track, self._reference.most_matches, self.options)
+        low = overlap_is_low(track, self._current.most_matches, self.options)
         inserted = status != NO_MOTION and low
         if inserted:
             self._reference = Reference(insert_rotated_keyframe(self.map, view, track, pose))
@@ -337,7 +346,7 @@ class VisualOdometry:
         self._gate.anchor_at(keyframe)
 
     def _use_late_scale_measurements(self) -> None:
-        for keyframe, previous in self._scale.late_pairs(self._reference.keyframe):
+        for keyframe, previous in self._scale.late_pairs(self._current.keyframe):
             here = self._history.T_wc[:3, 3]
             self._rescale(self._scale.measure_late(keyframe, previous, here))
 
@@ -414,11 +423,14 @@ class VisualOdometry:
         """The answer to a frame with a pose, at least a rotation."""
         T_wc, tracked = covariance.T_wc(where), status in TRACKED
         if self._scale.is_awaited and status == OK:
-            self._scale.held_s += (view.stamp_ns - self._history.last.stamp_ns) * 1e-9
+            last = self._history.last
+            assert last is not None  # landmarks take two frames
+            self._scale.held_s += (view.stamp_ns - last.stamp_ns) * 1e-9
         if self._scale.is_awaited and tracked:
             status, message = INITIALIZING, self._scale.held_message
         spread = where.covariance
         if isinstance(where, Pose):
+            assert track is not None  # without a match, only a keyframe is placed
             spread = covariance.chained(track.reference.covariance, where)
         shown = self._scale.shown(T_wc)
         used = 0 if pose is None else int(pose.used.sum())
@@ -441,25 +453,24 @@ class VisualOdometry:
         return state
 
 
-def _check_sizes(frame: Frame) -> None:
+def _check_sizes(frame: Frame, camera: Camera) -> None:
     """Raise unless image, depth and camera fit together."""
     name = frame.name or "the image"
-    frame.camera.check_image(frame.image, name)
+    camera.check_image(frame.image, name)
     if frame.depth is not None and frame.depth.shape != frame.image.shape[:2]:
         raise CameraError(
             f"the depth image of {name} has another size than the image; register it to the image"
         )
 
 
-def _make_view(frame: Frame, T_oc: WheelPose, extract: Callable[[], Features]) -> View:
+def _make_view(stamp_ns: int, camera: Camera, T_oc: WheelPose, features: Features) -> View:
     """Keypoints and their rays, without those that cannot be undistorted."""
-    features = extract()
-    x = frame.camera.normalize(features.points)
+    x = camera.normalize(features.points)
     valid = np.isfinite(x).all(axis=1)
     if not valid.all():
         features, x = features.subset(valid), x[valid]
     wheels = T_oc if callable(T_oc) else lambda: T_oc
-    return View(frame.stamp_ns, frame.camera, features, x, wheels)
+    return View(stamp_ns, camera, features, x, wheels)
 
 
 def _rotated(

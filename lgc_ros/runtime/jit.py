@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from numba import njit
 
 log = logging.getLogger(__name__)
 
 # Release the GIL while running; division by zero behaves as in numpy.
-OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 def compiled(function: Callable) -> Callable:

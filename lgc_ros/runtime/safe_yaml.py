@@ -8,7 +8,7 @@ deep nesting exhausts the stack, and values such as `!!bool maybe` raise arbitra
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -16,6 +16,16 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
 # The C loader is ten times faster, but not part of every PyYAML installation.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Mark(Protocol):
+    """A position in a text, of the reader in C or of the one in Python; both count from 0."""
+
+    @property
+    def line(self) -> int: ...
+
+    @property
+    def column(self) -> int: ...
 
 
 class YamlError(ValueError):
@@ -72,5 +82,5 @@ def _check_events(text: str) -> None:
             raise YamlError(f"nesting exceeds {MAX_DEPTH} levels{_where(event.start_mark)}")
 
 
-def _where(mark: yaml.Mark | None) -> str:
+def _where(mark: _Mark | None) -> str:
     return f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""

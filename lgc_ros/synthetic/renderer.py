@@ -61,7 +61,7 @@ class Atlas:
         if (sizes % ALIGN).any():
             raise ValueError(f"texture sizes must be multiples of {ALIGN}")
         corners, (width, height) = _pack(sizes)
-        base = np.zeros((height, width, 3), np.uint8)
+        base: np.ndarray = np.zeros((height, width, 3), np.uint8)
         for texture, (x, y) in zip(textures, corners, strict=True):
             base[y : y + texture.shape[0], x : x + texture.shape[1]] = texture
         self.image = np.zeros((height, width + width // 2, 3), np.uint8)

@@ -47,7 +47,8 @@ def _shell(scene: Scene, brush: Brush) -> None:
         wall.panel(0, 0, height, texture(length, height), (length, height))
         wall.box((0, -0.02, 0), (length, 0, foot_height), foot, faces="ft", solid=False)
     rug = scene.aisle * rng.uniform(1.2, 1.7, 2)
-    rug_at = whole.at(*rng.uniform(-0.3, 0.3, 2), yaw=rng.normal(0, 0.1))
+    x, y = rng.uniform(-0.3, 0.3, 2)
+    rug_at = whole.at(x, y, yaw=rng.normal(0, 0.1))
     rug_at.carpet(-rug[0] / 2, rug[1] / 2, 0.008, paint.rug(brush)(*rug), rug)
 
 
@@ -138,7 +139,7 @@ def _papers(spot: Place, brush: Brush, xs, ys, z) -> None:
 
 def _clutter(spot: Place, brush: Brush, xs, ys, z, count) -> None:
     """Small boxes side by side."""
-    rng, slots = spot.scene.rng, np.linspace(*xs, count + 1)
+    rng, slots = spot.scene.rng, np.linspace(xs[0], xs[1], count + 1)
     for x0, x1 in pairwise(slots):
         room = min((x1 - x0) / 2, (ys[1] - ys[0]) / 2)
         if rng.random() < 0.25 or room < 0.05:
@@ -232,7 +233,8 @@ def _island(scene: Scene, brush: Brush) -> None:
     place = Place(scene, np.zeros(3))
     if rng.random() < 0.6:
         tall = rng.uniform(0.7, 0.78)
-        _table(place.at(*-half), paint.wood(brush), *(2 * half), tall)
+        width, deep = 2 * half
+        _table(place.at(*-half), paint.wood(brush), width, deep, tall)
         (x0, y0), (x1, y1) = -half + 0.08, half - 0.08
         _clutter(place, brush, (x0, x1), (y0, y1), tall, 4)
         _papers(place, brush, (x0, x1 - 0.25), (y0, y1 - 0.2), tall)

@@ -32,11 +32,12 @@ class World:
         quads = self.scene.quads
         frames = np.stack([np.column_stack([q.edge_u, q.edge_v, q.origin]) for q in quads])
         self._renderer = Renderer(frames, bake(self.scene, np.random.default_rng((seed, 2))))
-        self._camera, self._rays = None, None
+        self._camera: Camera | None = None
+        self._rays: Rays | None = None
 
     def render(self, camera: Camera, T_wc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """BGR uint8 image and float32 depth z in metres (0 where no surface is visible)."""
-        if camera is not self._camera:
+        if self._rays is None or camera is not self._camera:
             self._camera, self._rays = camera, Rays.of(camera)
         T_cw = np.eye(4)
         T_cw[:3, :3] = T_wc[:3, :3].T

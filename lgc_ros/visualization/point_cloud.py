@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def landmark_cloud(
     with open_bag(bag, quiet=True) as reader:
         images = topic_connections(reader, bag, image_topic, IMAGE_TYPES)
         for connection, _, data in reader.messages(images):
-            message = reader.deserialize(data, connection.msgtype)
+            message: Any = reader.deserialize(data, connection.msgtype)
             stamp_ns = message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
             if stamp_ns not in views:
                 continue
@@ -68,7 +68,8 @@ def _markers(recording: Path, topic: str) -> dict[int, np.ndarray]:
     with open_bag(recording, quiet=True) as reader:
         markers = topic_connections(reader, recording, topic, MARKER_TYPES)
         for connection, _, data in reader.messages(markers):
-            for marker in reader.deserialize(data, connection.msgtype).markers:
+            message: Any = reader.deserialize(data, connection.msgtype)
+            for marker in message.markers:
                 if marker.ns == "inliers":
                     stamp = marker.header.stamp
                     points = [(p.x, p.y, p.z) for p in marker.points]

@@ -157,7 +157,8 @@ class VideoWriter:
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             size = picture.shape[1], picture.shape[0]
-            codec = cv2.VideoWriter_fourcc(*"mp4v")
+            # OpenCV's type stubs lack this function.
+            codec = cv2.VideoWriter_fourcc(*"mp4v")  # type: ignore[attr-defined]
             self._writer = cv2.VideoWriter(str(self.path), codec, self._rate_hz, size)
             if not self._writer.isOpened():
                 raise LgcError(f"cannot write video {self.path}: use the suffix .mp4")

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
 
+
+@pytest.mark.slow
 def test_bench_times_every_stage_and_reports_the_ratios(lgc, tmp_path):
     code, said = lgc(
         "bench", "--rounds", 1, "--json", tmp_path / "bench.json", "--plot", tmp_path / "bench.png"

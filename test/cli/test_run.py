@@ -98,6 +98,7 @@ def test_run_rejects_invalid_options_before_writing(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_run_writes_results_after_ctrl_c(tmp_path):
     arguments = ("synthetic:walk", "--method", "poselib+ratio", "--video", "--out", tmp_path)
     # Tests started in the background ignore Ctrl-C, and what they start would inherit that.

@@ -1,6 +1,9 @@
 """`lgc synth`, `lgc export` and `lgc doctor`."""
 
+import pytest
 
+
+@pytest.mark.slow
 def test_synth_writes_a_sequence_and_does_not_overwrite_one(lgc, tmp_path):
     folder = tmp_path / "sequence"
     code, _ = lgc("synth", folder, "--frames", 2)

@@ -86,6 +86,7 @@ def test_a_missing_image_is_reported_with_its_line_or_skipped(pair_set, tmp_path
     assert len(scores["m"]) == 1
 
 
+@pytest.mark.slow
 def test_the_filter_beats_ransac_on_real_pairs(data_dir, tmp_path):
     from training.data.readers import READERS
     from training.pairs import write_pairs

@@ -68,5 +68,5 @@ def test_a_run_explains_why_frames_were_not_tracked(finished_run):
 def test_a_scale_source_without_data_is_reported(short_walk, caplog):
     blind = Frames(replace(frame, depth=None) for frame in short_walk)
     run_odometry(blind, replace(OPTIONS, scale=ScaleOptions("depth")))
-    assert "depth knew nothing at" in caplog.text
+    assert "depth measured nothing at" in caplog.text
     assert "choose another --scale" in caplog.text

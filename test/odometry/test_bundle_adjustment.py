@@ -126,6 +126,7 @@ def adjusted_by_scipy(bundle):
     return unpacked(least_squares(robust, start, x_scale="jac", max_nfev=60).x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outliers", [0, 6])
 def test_bundle_adjustment_agrees_with_scipy_least_squares(outliers):
     rng = np.random.default_rng(11)

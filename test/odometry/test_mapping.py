@@ -1,5 +1,7 @@
 """A new keyframe finds the landmarks of those before it where they should be seen."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 
@@ -15,14 +17,20 @@ from lgc_ros.sources.synthetic import SyntheticSource
 OPTIONS = OdometryOptions(method="poselib+ratio", max_keypoints=600, max_iterations=200)
 
 
-@pytest.fixture
-def walked():
+@pytest.fixture(scope="module")
+def map_of_a_walk():
     """The map after a walk of two seconds."""
     camera = Camera.from_K(np.array([[300.0, 0, 160], [0, 300, 120], [0, 0, 1]]), 320, 240)
     odometry = VisualOdometry(OPTIONS)
     for frame in SyntheticSource("walk", 20, rate_hz=10.0, camera=camera, noise=1.5):
         odometry.process(frame)
     return odometry.map
+
+
+@pytest.fixture
+def walked(map_of_a_walk):
+    """A copy of that map to change."""
+    return deepcopy(map_of_a_walk)
 
 
 def seen_again(walked, hidden):

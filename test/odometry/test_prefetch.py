@@ -91,6 +91,7 @@ def test_leaving_early_ends_the_threads_and_lifts_the_limit(frames):
     assert not any(thread.name.startswith("extraction") for thread in threading.enumerate())
 
 
+@pytest.mark.slow
 def test_memory_stays_steady_over_many_frames(frames):
     """Back and forth over the same frames; the map forgets, images and features are let go."""
     odometry = VisualOdometry(replace(OPTIONS, max_keypoints=200, max_keyframes=6))

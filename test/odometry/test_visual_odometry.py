@@ -128,6 +128,7 @@ def test_reset_begins_a_new_world(walk, walked):
         np.testing.assert_array_equal(a.T_wc, b.T_wc)
 
 
+@pytest.mark.slow
 def test_a_loop_ends_where_it_began(source):
     frames = list(
         SyntheticSource("loop", 90, rate_hz=10.0, camera=CAMERA, noise=1.5, world=source.world)
@@ -186,6 +187,7 @@ def test_landmarks_that_leave_the_pose_undetermined_do_not_count_as_tracking(wal
     assert errors.ate_rmse_m < 0.02 * truth(walk).length_m
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [3, 4])
 def test_a_map_begun_anew_elsewhere_goes_on_at_the_same_speed(walk, room):
     """Nothing is in common; by depth alone the unit would be 9 % too small, 16 % too large."""
@@ -354,6 +356,7 @@ def test_a_start_on_the_road_needs_no_parallax_of_far_points():
     np.testing.assert_allclose(ratio, ratio[-1], rtol=0.01)
 
 
+@pytest.mark.slow
 def test_standing_still_for_100_frames_does_not_move(walk):
     states = process(standing_still(walk[0], 100))
     assert set(statuses(states[1:])) == {"no_motion"}
@@ -415,6 +418,7 @@ def test_lost_for_long_it_begins_anew_where_it_was(source, walk):
     np.testing.assert_allclose(states[new].T_wc, states[9].T_wc)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moving", [False, True])
 def test_a_view_covered_for_long_is_found_again(source, walk, moving):
     """What covers it is full of keypoints, so odometry begins anew on that meanwhile."""
@@ -566,6 +570,7 @@ def squared_errors(states, frames):
     return np.array(squares)
 
 
+@pytest.mark.slow
 def test_the_covariance_is_of_the_size_of_the_errors(source, walk):
     """Ten walks in this room had means from 0.9 to 4.9, 2.8 together; these four have 3.5.
 
@@ -660,6 +665,7 @@ def test_without_a_measurement_the_position_is_held_for_a_while_then_in_units(wa
         assert np.trace(state.covariance[:3, :3]) > position @ position
 
 
+@pytest.mark.slow
 def test_a_robot_that_stands_still_does_not_use_up_the_waiting_time(walk):
     set_out = next(i for i, state in enumerate(process(walk)) if state.status == "ok") + 1
     standing = standing_still(walk[set_out], 20)

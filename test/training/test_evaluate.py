@@ -235,6 +235,7 @@ def test_a_limit_takes_the_same_pairs_everywhere(folder, dump, tmp_path):
     assert {r["scores"]["pairs"] for r in records} == {2}
 
 
+@pytest.mark.slow
 def test_dask_workers_find_the_same(dump, tmp_path):
     distributed = pytest.importorskip("distributed")
     config = EvaluateConfig({"all": [str(dump)]}, ("ransac",))

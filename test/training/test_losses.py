@@ -130,6 +130,7 @@ def test_the_gradient_is_finite_whatever_the_network_says(logit, kind, condition
     assert torch.isfinite(logits.grad).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "conditioned"), [("essential", False), ("essential", True), ("epipolar", True)]
 )

@@ -138,6 +138,7 @@ def test_nothing_but_dumps_and_manifests_is_left(reference):
     ]
 
 
+@pytest.mark.slow
 def test_two_workers_write_the_same_dump(config, reference, tmp_path):
     prepare(config, tmp_path, workers=2)
     assert_same_dumps(tmp_path, reference)
@@ -159,6 +160,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["train: features", "train: pairs"])
 def test_a_killed_run_goes_on_where_it_was(config, reference, tmp_path, stage):
     script, config_path, out = tmp_path / "run.py", tmp_path / "config.yaml", tmp_path / "out"
@@ -190,6 +192,7 @@ def test_a_killed_run_goes_on_where_it_was(config, reference, tmp_path, stage):
     assert_same_dumps(out, reference)
 
 
+@pytest.mark.slow
 def test_dask_workers_write_the_same_dump(config, reference, tmp_path):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
@@ -199,6 +202,7 @@ def test_dask_workers_write_the_same_dump(config, reference, tmp_path):
     assert_same_dumps(tmp_path, reference)
 
 
+@pytest.mark.slow
 def test_a_finished_dump_is_kept_and_a_changed_configuration_makes_it_again(config, tmp_path):
     config = replace(config, splits=("val",))
     stages = []
@@ -211,6 +215,7 @@ def test_a_finished_dump_is_kept_and_a_changed_configuration_makes_it_again(conf
     assert len(Dump(path)) == 5
 
 
+@pytest.mark.slow
 def test_images_are_split_when_the_data_brings_no_splits(collection, tmp_path):
     config = PrepareConfig(
         name="split",

@@ -191,6 +191,7 @@ def start(config, out, *launcher, program=("-m", "training", "train")):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path, how):
     """Ctrl-C and cluster managers send signals to all processes of a run."""
@@ -211,6 +212,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path, how):
     assert_same_weights(train(rest, tmp_path / "run"), train(rest, tmp_path / "at_once"))
 
 
+@pytest.mark.slow
 def test_two_processes_learn_the_same_as_one(dumps, tmp_path):
     """Also where a batch holds NaN: all processes must then skip it."""
     mixed = SourceConfig("dump", path=str(dumps / "mixed.hdf5"), weight=0.3)
@@ -246,6 +248,7 @@ sys.exit(", ".join(left) if left else 0)
 """
 
 
+@pytest.mark.slow
 def test_a_process_ends_without_threads_of_the_process_group(tmp_path):
     """One that still holds a tensor when the interpreter ends would abort the process."""
     script = tmp_path / "script.py"

@@ -19,7 +19,7 @@ from lgc_ros.features.base import make_extractor
 from lgc_ros.sources.files import IMAGE_SUFFIXES
 from training.data.colmap import read_colmap
 from training.data.labels import label_pair
-from training.data.scene import Scene, relative_pose
+from training.data.scene import PosedScene, relative_pose
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def read_photos(
     max_reprojection_px: float = 1.5,
     max_epipolar_px: float = 1.5,
     min_agreeing: float = 0.2,
-) -> Scene:
+) -> PosedScene:
     """The photos of a folder with the poses that structure from motion finds for them.
 
     A finished reconstruction is used again; one that was interrupted goes on from the keypoints
@@ -184,7 +184,7 @@ def _reconstruct(folder: Path, photos: list[str], place: Path, camera: str, keyp
     return model
 
 
-def _check(scene: Scene, photos: int, reprojection_px: float) -> Quality:
+def _check(scene: PosedScene, photos: int, reprojection_px: float) -> Quality:
     """Match pairs of the scene afresh, with our own keypoints, and hold them against its poses."""
     chosen = np.linspace(0, len(scene.pairs) - 1, min(CHECKED_PAIRS, len(scene.pairs)))
     extract = make_extractor("sift", 2000)

@@ -38,4 +38,4 @@ def choose_device(name: str) -> torch.device:
             available,
         )
         kind = "cpu"
-    return torch.device(kind, index if kind == "cuda" else None)
+    return torch.device(kind, index) if kind == "cuda" else torch.device(kind)

@@ -97,7 +97,7 @@ def _graph(network: CorrespondenceNetwork, onnx) -> onnx.GraphProto:
     pair = node("Unsqueeze", [columns, constant("first_axis", np.array([0]))], "pair")
     entry, output = network.input, network.output
     x = product(entry.weight, pair, "input")
-    for index, block in enumerate(network.body):
+    for index, block in enumerate(network.blocks()):
         first, second = f"block{index}.first", f"block{index}.second"
         if index == 0:
             inner = product(block.first.linear.weight @ entry.weight, pair, first)
