@@ -237,7 +237,9 @@ class RelativePoseSolver:
         if self.filter is not None and self.method.estimator != EIGHT_POINT:
             assert survivors.scores is not None  # the filter scored all matches
             info = self.filter.info
-            trusted = top_scoring(survivors.scores, match_scores(info.trust_above, info), most)
+            trusted = top_scoring(
+                survivors.scores, float(match_scores(info.trust_above, info)), most
+            )
             survivors = survivors.subset(trusted)
         return ESTIMATORS[self.method.estimator](survivors, options)
 
