@@ -1,11 +1,11 @@
-"""When a frame becomes a keyframe, and when an earlier keyframe takes over instead."""
+"""When a frame becomes a keyframe."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from lgc_ros.geometry.epipolar import parallax_deg, rotation_error_deg
-from lgc_ros.odometry.map import Keyframe, LandmarkMap, View
+from lgc_ros.odometry.map import LandmarkMap, View
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
 
@@ -13,9 +13,6 @@ from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
 MIN_LANDMARK_SHARE = 1 / 3
 # Share of the matches that must show the parallax asked for: far points never do.
 PARALLAX_SHARE = 1 / 3
-# An earlier keyframe takes over if it is this much nearer than the current one.
-NEARER_THAN = 0.6
-MAX_REVISIT_TURN_DEG = 15.0
 
 
 def keyframe_is_due(
@@ -68,20 +65,3 @@ def landmark_parallax_deg(track: Track, pose: Pose, landmarks: LandmarkMap) -> f
 def shared_parallax_deg(R_10: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> float:
     """Parallax that at least PARALLAX_SHARE of the matches have."""
     return float(np.quantile(parallax_deg(R_10, x0, x1), 1 - PARALLAX_SHARE))
-
-
-def nearer_keyframe(track: Track, pose: Pose, landmarks: LandmarkMap) -> Keyframe | None:
-    """An earlier keyframe that saw the same landmarks from a place nearer to this camera.
-
-    Tracking against it ends the drift where the camera comes back to a known place.
-    """
-    reach = np.linalg.norm(pose.center - track.reference.center)
-    ids = track.reference.landmark_ids[track.index0[pose.used]]
-    for shared, keyframe in landmarks.covisible(ids):
-        if shared < MIN_LANDMARKS:
-            return None
-        near = np.linalg.norm(keyframe.center - pose.center) < NEARER_THAN * reach
-        turned_deg = rotation_error_deg(keyframe.R_cw, pose.R_cw)
-        if keyframe is not track.reference and near and turned_deg <= MAX_REVISIT_TURN_DEG:
-            return keyframe
-    return None

@@ -29,7 +29,7 @@ from lgc_ros.odometry.initialization import (
     first_motion,
     triangulate_first_landmarks,
 )
-from lgc_ros.odometry.keyframe_policy import keyframe_is_due, nearer_keyframe, overlap_is_low
+from lgc_ros.odometry.keyframe_policy import keyframe_is_due, overlap_is_low
 from lgc_ros.odometry.map import Keyframe, LandmarkMap, View
 from lgc_ros.odometry.map_check import MapCheck
 from lgc_ros.odometry.mapping import (
@@ -236,18 +236,13 @@ class VisualOdometry:
         self._current.saw(track)
         inserted = None
         if status != NO_MOTION and self._keyframe_is_due(view, track, pose, frame):
-            revisited = self._revisit(view, track, pose, timer)
-            if revisited is not None:
-                track = revisited
-                pose, status = self._gate(view, track, self.map)
-            else:
-                inserted = insert_keyframe(self.map, view, track, pose, self.options)
-                correction = self._scale.measure(
-                    inserted, track.reference, frame.depth, about=inserted.center
-                )
-                self._rescale(correction)
-                self._refer_to(inserted)
-                timer.lap("map")
+            inserted = insert_keyframe(self.map, view, track, pose, self.options)
+            correction = self._scale.measure(
+                inserted, track.reference, frame.depth, about=inserted.center
+            )
+            self._rescale(correction)
+            self._refer_to(inserted)
+            timer.lap("map")
         if status == OK and inserted is None:
             self._gate.anchor_at(pose)
         where = inserted or pose
@@ -261,17 +256,6 @@ class VisualOdometry:
         return self._scale.wants_keyframe(
             view, track, pose, frame, o.init_parallax_deg
         ) or keyframe_is_due(view, track, pose, self.map, most, o)
-
-    def _revisit(self, view: View, track: Track, pose: Pose, timer: StageTimer) -> Track | None:
-        """Track against an earlier keyframe nearby, if that gives at least as many landmarks."""
-        keyframe = nearer_keyframe(track, pose, self.map)
-        if keyframe is None:
-            return None
-        found = self._match(view, keyframe, self.map, timer)
-        if found.pose is None or found.pose.used.sum() < pose.used.sum():
-            return None
-        self._reference = Reference(keyframe, most_matches=len(found.index0))
-        return found
 
     def _track_without_landmarks(
         self, view: View, track: Track, frame: Frame, timer: StageTimer
