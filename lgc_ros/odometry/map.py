@@ -17,6 +17,7 @@ from lgc_ros.geometry.epipolar import relative_pose, triangulate_angular
 from lgc_ros.odometry.covariance import rescaled
 from lgc_ros.odometry.pose_optimization import MIN_DEPTH, project
 
+WheelPose = np.ndarray | Callable[[], np.ndarray | None] | None
 NONE = -1
 # Largest relative standard deviation of a landmark's depth.
 MAX_DEPTH_SIGMA = 0.3
@@ -47,6 +48,16 @@ class View:
     x: np.ndarray  # (N, 2) normalized
     # (4, 4) pose of the camera in the wheel odometry; None until its samples have arrived.
     wheels: Callable[[], np.ndarray | None] = lambda: None
+
+
+def make_view(stamp_ns: int, camera: Camera, T_oc: WheelPose, features: Features) -> View:
+    """Keypoints and their rays, without those that cannot be undistorted."""
+    x = camera.normalize(features.points)
+    valid = np.isfinite(x).all(axis=1)
+    if not valid.all():
+        features, x = features.subset(valid), x[valid]
+    wheels = T_oc if callable(T_oc) else lambda: T_oc
+    return View(stamp_ns, camera, features, x, wheels)
 
 
 @dataclass(eq=False)

@@ -80,3 +80,12 @@ def pure_rotation(
         return None
     turned_px = focal * np.radians(rotation_error_deg(R_10, np.eye(3)))
     return (np.eye(3), NO_MOTION) if turned_px < still_px else (R_10, ROTATION_ONLY)
+
+
+def rotated_pose(
+    track: Track, R_10: np.ndarray, center: np.ndarray, sigma_rad: float, sigma_position: float
+) -> Pose:
+    """The pose after a rotation against the keyframe, at a given position."""
+    R_cw = R_10 @ track.reference.R_cw
+    spread = np.diag(np.repeat([sigma_rad, sigma_position], 3) ** 2)
+    return Pose(R_cw, -R_cw @ center, spread, np.zeros(len(track.index0), bool))

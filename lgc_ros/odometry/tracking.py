@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import numpy as np
@@ -18,6 +18,8 @@ from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.pose_optimization import refine_pose
 from lgc_ros.runtime.stage_timer import StageTimer
 
+# Views since the reference that are kept to tell motions apart.
+MAX_VIEWS_BETWEEN = 5
 # Fewest landmarks that give a pose.
 MIN_LANDMARKS = 15
 PNP_THRESHOLD_PX = 4.0
@@ -75,6 +77,30 @@ class Pose:
     def center(self) -> np.ndarray:
         """Position of the camera in the world."""
         return -self.R_cw.T @ self.t_cw
+
+
+@dataclass(eq=False)
+class Reference:
+    """The keyframe that views are matched to, and what was seen since it took over.
+
+    Attributes:
+        most_matches: largest number of matches a view had with it.
+        views: matches of the views since then, for initialization.
+    """
+
+    keyframe: Keyframe
+    most_matches: int = 0
+    views: list[ReferenceMatches] = field(default_factory=list)
+
+    def saw(self, track: Track) -> None:
+        """Count the matches of a view."""
+        self.most_matches = max(self.most_matches, len(track.index0))
+
+    def remember(self, matches: ReferenceMatches) -> None:
+        """Keep the matches of a view; of many views every other one."""
+        self.views.append(matches)
+        if len(self.views) > MAX_VIEWS_BETWEEN:
+            self.views = self.views[1::2]
 
 
 class KeyframeMatcher:

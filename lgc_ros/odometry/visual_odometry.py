@@ -10,7 +10,7 @@ There are no files and no ROS here, and the same frames always give the same res
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -30,7 +30,7 @@ from lgc_ros.odometry.initialization import (
     triangulate_first_landmarks,
 )
 from lgc_ros.odometry.keyframe_policy import keyframe_is_due, overlap_is_low
-from lgc_ros.odometry.map import Keyframe, LandmarkMap, View
+from lgc_ros.odometry.map import Keyframe, LandmarkMap, View, WheelPose, make_view
 from lgc_ros.odometry.map_check import MapCheck
 from lgc_ros.odometry.mapping import (
     insert_keyframe,
@@ -38,57 +38,25 @@ from lgc_ros.odometry.mapping import (
     locate_earlier_keyframes,
 )
 from lgc_ros.odometry.metric_scale import Correction, MetricScale
-from lgc_ros.odometry.motion_gate import MotionGate, pure_rotation
-from lgc_ros.odometry.motion_search import ReferenceMatches
+from lgc_ros.odometry.motion_gate import MotionGate, pure_rotation, rotated_pose
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.state import (
     DEGENERATE,
-    FEW_MATCHES,
     INITIALIZING,
-    LOST,
     NO_MOTION,
     OK,
-    TRACKED,
     OdometryState,
-    match_counts,
 )
-from lgc_ros.odometry.tracking import MIN_LANDMARKS, KeyframeMatcher, Pose, Track
+from lgc_ros.odometry.state_report import StateReport
+from lgc_ros.odometry.tracking import MIN_LANDMARKS, KeyframeMatcher, Pose, Reference, Track
 from lgc_ros.runtime.stage_timer import StageTimer
 from lgc_ros.runtime.threads import limit_threads
 
 # Motion that a pure rotation may hide, and how far points may be before their depth is known.
 HIDDEN_MOTION_PX = 3.0
 UNKNOWN_DEPTH = 10.0
-# Views since the reference that are kept to tell motions apart.
-MAX_VIEWS_BETWEEN = 5
 # Re-initialization needs this many times the keypoints of a tracked frame.
 REINITIALIZATION_FACTOR = 5
-
-WheelPose = np.ndarray | Callable[[], np.ndarray | None] | None
-
-
-@dataclass(eq=False)
-class Reference:
-    """The keyframe that views are matched to, and what was seen since it took over.
-
-    Attributes:
-        most_matches: largest number of matches a view had with it.
-        views: matches of the views since then, for initialization.
-    """
-
-    keyframe: Keyframe
-    most_matches: int = 0
-    views: list[ReferenceMatches] = field(default_factory=list)
-
-    def saw(self, track: Track) -> None:
-        """Count the matches of a view."""
-        self.most_matches = max(self.most_matches, len(track.index0))
-
-    def remember(self, matches: ReferenceMatches) -> None:
-        """Keep the matches of a view; of many views every other one."""
-        self.views.append(matches)
-        if len(self.views) > MAX_VIEWS_BETWEEN:
-            self.views = self.views[1::2]
 
 
 class VisualOdometry:
@@ -138,6 +106,7 @@ class VisualOdometry:
         self._gate = MotionGate(o.still_px)
         self._check = MapCheck(o)
         self._history = PoseHistory()
+        self._report = StateReport(self.map, self._scale, self._history, o.lost_after)
 
     def process(
         self,
@@ -168,7 +137,7 @@ class VisualOdometry:
         try:
             _check_sizes(frame, camera)
             extract = features or partial(self.extract, frame.image)
-            view = _make_view(frame.stamp_ns, camera, T_oc, extract())
+            view = make_view(frame.stamp_ns, camera, T_oc, extract())
         except LgcError as error:
             return self._hold(frame.stamp_ns, str(error), None, timer)
         timer.lap("features")
@@ -204,7 +173,9 @@ class VisualOdometry:
             keyframe.covariance = self._drift(view.stamp_ns)
         self.map.add_keyframe(keyframe)
         self._refer_to(keyframe)
-        return self._answer(view, INITIALIZING, "first frame", keyframe, None, None, timer, True)
+        return self._report.located(
+            view, INITIALIZING, "first frame", keyframe, None, None, timer, True
+        )
 
     def _match_to_map(self, view: View, timer: StageTimer) -> Track:
         """Match to the current keyframe and, if that gives no pose, to the latest others."""
@@ -249,7 +220,9 @@ class VisualOdometry:
         depths = self.map.depths(where, track.reference.landmark_ids[track.index0[pose.used]])
         if len(depths):
             self._history.depth = float(np.median(depths))
-        return self._answer(view, status, "", where, track, pose, timer, inserted is not None)
+        return self._report.located(
+            view, status, "", where, track, pose, timer, inserted is not None
+        )
 
     def _keyframe_is_due(self, view: View, track: Track, pose: Pose, frame: Frame) -> bool:
         o, most = self.options, self._current.most_matches
@@ -269,7 +242,7 @@ class VisualOdometry:
             R_10, status = rotation
             hidden_rad = HIDDEN_MOTION_PX / focal
             sigma_position = hidden_rad * (depth or UNKNOWN_DEPTH)
-            pose = _rotated(track, R_10, track.reference.center, hidden_rad, sigma_position)
+            pose = rotated_pose(track, R_10, track.reference.center, hidden_rad, sigma_position)
             return self._rotate(view, track, pose, status, "", timer)
         # Less parallax is accepted before the keyframe, and with it the baseline, is given up.
         runs_out = overlap_is_low(track, self._current.most_matches, o)
@@ -290,7 +263,7 @@ class VisualOdometry:
         # Translation may be mistaken for a rotation as large as the parallax.
         sigma_rad, sigma_position = np.radians(first.parallax_deg), depth or 1.0
         center = self._history.T_wc[:3, 3]
-        pose = _rotated(track, first.motion.R_10, center, sigma_rad, sigma_position)
+        pose = rotated_pose(track, first.motion.R_10, center, sigma_rad, sigma_position)
         return self._rotate(view, track, pose, status, message, timer)
 
     def _rotate(
@@ -302,7 +275,7 @@ class VisualOdometry:
         inserted = status != NO_MOTION and low
         if inserted:
             self._reference = Reference(insert_rotated_keyframe(self.map, view, track, pose))
-        return self._answer(view, status, message, pose, track, pose, timer, inserted)
+        return self._report.located(view, status, message, pose, track, pose, timer, inserted)
 
     def _initialize(
         self, view: View, track: Track, first: FirstMotion, frame: Frame, timer: StageTimer
@@ -322,7 +295,7 @@ class VisualOdometry:
         self._refer_to(keyframe)
         self._history.depth = float(np.median(self.map.depths(keyframe, keyframe.landmark_ids)))
         timer.lap("map")
-        return self._answer(view, OK, "", keyframe, track, pose, timer, True)
+        return self._report.located(view, OK, "", keyframe, track, pose, timer, True)
 
     def _refer_to(self, keyframe: Keyframe) -> None:
         """Match the next views to a new keyframe, and measure motion from it."""
@@ -361,80 +334,15 @@ class VisualOdometry:
             return "the landmarks in view do not agree on a pose"
         return f"only {len(track.index0)} of {track.result.kept.sum()} matches agree on a pose"
 
-    def _drift(self, stamp_ns: int) -> np.ndarray:
-        base = self._reference.keyframe.covariance if self._reference else np.zeros((6, 6))
-        return self._history.drift(stamp_ns, base)
-
-    def _published(self, covariance_world: np.ndarray, T_wc: np.ndarray) -> np.ndarray:
-        scale = self._scale
-        return covariance.published(
-            covariance_world, T_wc[:3, 3], scale.sigma, scale.displacement, scale.held_sigma_m
-        )
-
     def _hold(
         self, stamp_ns: int, message: str, track: Track | None, timer: StageTimer
     ) -> OdometryState:
-        """The answer to a frame without a pose: the last one, with growing uncertainty."""
-        self._history.failures += 1
-        T_wc = self._scale.shown(self._history.T_wc)
-        state = OdometryState(
-            stamp_ns,
-            LOST if self._history.failures > self.options.lost_after else FEW_MATCHES,
-            message,
-            T_wc,
-            self._published(self._drift(stamp_ns), T_wc),
-            np.zeros(6),
-            relative=track and track.result,
-            relative_stamp_ns=track and track.reference.view.stamp_ns,
-            counts=match_counts(track and track.result, 0),
-            ms=timer.ms,
-            scale_sigma=self._scale.sigma,
-        )
-        self._history.last = state
-        return state
+        """Answer a frame without a pose with the last one."""
+        return self._report.held(stamp_ns, message, track, timer, self._drift(stamp_ns))
 
-    def _answer(
-        self,
-        view: View,
-        status: str,
-        message: str,
-        where: Pose | Keyframe,
-        track: Track | None,
-        pose: Pose | None,
-        timer: StageTimer,
-        keyframe: bool,
-    ) -> OdometryState:
-        """The answer to a frame with a pose, at least a rotation."""
-        T_wc, tracked = covariance.T_wc(where), status in TRACKED
-        if self._scale.is_awaited and status == OK:
-            last = self._history.last
-            assert last is not None  # landmarks take two frames
-            self._scale.held_s += (view.stamp_ns - last.stamp_ns) * 1e-9
-        if self._scale.is_awaited and tracked:
-            status, message = INITIALIZING, self._scale.held_message
-        spread = where.covariance
-        if isinstance(where, Pose):
-            assert track is not None  # without a match, only a keyframe is placed
-            spread = covariance.chained(track.reference.covariance, where)
-        shown = self._scale.shown(T_wc)
-        used = 0 if pose is None else int(pose.used.sum())
-        state = OdometryState(
-            view.stamp_ns,
-            status,
-            message,
-            shown,
-            self._published(spread, shown),
-            self._history.twist(view.stamp_ns, T_wc, status),
-            keyframe,
-            track and track.result,
-            track and track.reference.view.stamp_ns,
-            counts={"features": len(view.x)} | match_counts(track and track.result, used),
-            ms=timer.ms,
-            scale_sigma=self._scale.sigma,
-            **_seen_landmarks(self.map, view, where, track, pose),
-        )
-        self._history.add(state, T_wc, tracked)
-        return state
+    def _drift(self, stamp_ns: int) -> np.ndarray:
+        base = self._reference.keyframe.covariance if self._reference else np.zeros((6, 6))
+        return self._history.drift(stamp_ns, base)
 
 
 def _check_sizes(frame: Frame, camera: Camera) -> None:
@@ -445,42 +353,3 @@ def _check_sizes(frame: Frame, camera: Camera) -> None:
         raise CameraError(
             f"the depth image of {name} has another size than the image; register it to the image"
         )
-
-
-def _make_view(stamp_ns: int, camera: Camera, T_oc: WheelPose, features: Features) -> View:
-    """Keypoints and their rays, without those that cannot be undistorted."""
-    x = camera.normalize(features.points)
-    valid = np.isfinite(x).all(axis=1)
-    if not valid.all():
-        features, x = features.subset(valid), x[valid]
-    wheels = T_oc if callable(T_oc) else lambda: T_oc
-    return View(stamp_ns, camera, features, x, wheels)
-
-
-def _rotated(
-    track: Track, R_10: np.ndarray, center: np.ndarray, sigma_rad: float, sigma_position: float
-) -> Pose:
-    """The pose after a rotation against the keyframe, at a given position."""
-    R_cw = R_10 @ track.reference.R_cw
-    spread = np.diag(np.repeat([sigma_rad, sigma_position], 3) ** 2)
-    return Pose(R_cw, -R_cw @ center, spread, np.zeros(len(track.index0), bool))
-
-
-def _seen_landmarks(
-    landmarks: LandmarkMap,
-    view: View,
-    where: Pose | Keyframe,
-    track: Track | None,
-    pose: Pose | None,
-) -> dict[str, np.ndarray]:
-    """Landmarks that the pose rests on, their keypoints and scores, by field of OdometryState."""
-    if track is None or pose is None:
-        return {}
-    ids = track.reference.landmark_ids[track.index0]
-    seen = pose.used & (ids >= 0)  # bundle adjustment may have rejected some
-    points, scores = landmarks.points[ids[seen]], track.result.scores
-    return {
-        "points_cam": points @ where.R_cw.T + where.t_cw,
-        "points_px": view.features.points[track.index1[seen]].astype(np.float64),
-        "scores": np.ones(len(points)) if scores is None else scores[track.rows[seen]],
-    }

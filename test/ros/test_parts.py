@@ -153,7 +153,7 @@ def test_every_published_covariance_is_symmetric_and_positive_definite(
     now = state(
         T_wc,
         stamp_ns=10**9 + elapsed_ns,
-        covariance=odometry._published(spread, T_wc[:3, 3]),
+        covariance=odometry._report.published(spread, T_wc),
         twist=np.array([0, 0, speed, 0, 0, 0]),
         points_cam=np.tile([0.1, 0.2, 3.0], (count, 1)),
         scale_sigma=sigma,
