@@ -22,6 +22,7 @@ from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from lgc_ros.ros.dds_profile import choose_dds_profile
 from lgc_ros.ros.launching import checked_arguments, failing_with
+from lgc_ros.ros.node_parameters import describe_parameters
 
 # Of the installed share folder, or of the checkout: both have the same layout.
 CONFIG = Path(__file__).resolve().parents[1] / "config"
@@ -51,24 +52,22 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-# Parameters of the node that are arguments, too: type and description.
-PARAMETERS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "profile": (str, "default, fast, accurate or a YAML file: where the settings come from"),
-    "method": (str, "which matches to trust: cn (learned filter) or one such as ransac+ratio"),
-    "device": (str, "where the filter runs: auto, cpu, cuda or cuda:N"),
-    "image_transport": (str, "raw, or compressed: subscribe to image/compressed"),
-    "rectified": (_boolean, "the images are rectified (image_rect topics): true or false"),
-    "odom_frame": (str, "frame of the odometry, fixed in the world"),
-    "base_frame": (str, "frame of the robot; that of the images for the motion of the camera"),
-    "base_to_camera": (
-        _numbers,
-        "pose of the camera in base_frame, if TF does not say: x y z (m) and quaternion x y z w",
-    ),
-    "publish_tf": (_boolean, "publish odom_frame -> base_frame on /tf: true or false"),
+# Parameters of the node that are also launch arguments, with the type of their values.
+PARAMETERS: dict[str, Callable[[str], Any]] = {
+    "profile": str,
+    "method": str,
+    "device": str,
+    "image_transport": str,
+    "rectified": _boolean,
+    "odom_frame": str,
+    "base_frame": str,
+    "base_to_camera": _numbers,
+    "publish_tf": _boolean,
 }
 
 
 def generate_launch_description() -> LaunchDescription:
+    descriptions = describe_parameters()
     description = LaunchDescription(
         [
             *(
@@ -86,9 +85,11 @@ def generate_launch_description() -> LaunchDescription:
             ),
             *(
                 DeclareLaunchArgument(
-                    name, default_value="", description=f"{description}; empty: as in config"
+                    name,
+                    default_value="",
+                    description=f"{descriptions[name]}; empty: as in config",
                 )
-                for name, (_, description) in PARAMETERS.items()
+                for name in PARAMETERS
             ),
             DeclareLaunchArgument(
                 "use_sim_time",
@@ -169,13 +170,15 @@ def _start(context: LaunchContext) -> list[Action]:
 def _given(value: Callable[[str], str]) -> dict[str, Any]:
     """The parameters that were given as arguments; they win over those of the file."""
     given = {}
-    for name, (read, description) in PARAMETERS.items():
+    for name, read in PARAMETERS.items():
         text = value(name)
         try:
             if text:
                 given[name] = read(text)
         except ValueError as error:
-            raise ValueError(f"{name}:={text} cannot be used ({error}): {description}") from error
+            raise ValueError(
+                f"{name}:={text} cannot be used ({error}): {describe_parameters()[name]}"
+            ) from error
     return given
 
 

@@ -142,7 +142,7 @@ def _depth(dtype: np.dtype) -> str:
 def _layout(encoding: str) -> Encoding:
     if encoding in IMAGE_ENCODINGS:
         return IMAGE_ENCODINGS[encoding]
-    generic = re.fullmatch(rf"({'|'.join(_DEPTHS)})(?:C([1-9]\d{0, 4}))?", encoding)
+    generic = re.fullmatch(rf"({'|'.join(_DEPTHS)})(?:C([1-9]\d{{0,4}}))?", encoding)
     if generic is None:
         raise CvBridgeError(
             f"image encoding '{encoding}' is not known: let the camera driver use one of "

@@ -15,7 +15,7 @@ from rclpy.impl.rcutils_logger import RcutilsLogger
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.profiles import load_profile
 from lgc_ros.odometry.state import DEGENERATE, FEW_MATCHES, INITIALIZING, LOST, OdometryState
-from lgc_ros.ros.parameters import NodeParameters
+from lgc_ros.ros.node_parameters import NodeParameters
 from lgc_ros.ros.scale_input import DepthImages, ScaleInput
 from lgc_ros.ros.topic_watch import SILENT_S, TopicWatch, smallest_difference_ns
 

@@ -13,7 +13,7 @@ from lgc_ros.ros import compat
 from lgc_ros.ros.dds_profile import PROFILE
 from lgc_ros.ros.diagnostics import Monitor
 from lgc_ros.ros.messages import stamp_ns
-from lgc_ros.ros.parameters import NodeParameters
+from lgc_ros.ros.node_parameters import NodeParameters
 from lgc_ros.ros.qos import OVERRIDABLE, checked_overrides, input_qos
 from lgc_ros.ros.scale_input import ScaleInput, scale_input
 from lgc_ros.ros.synchronizer import OnPair, Stamped, Synchronizer

@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rcl_interfaces.msg import SetParametersResult
@@ -241,7 +240,10 @@ class OdometryNode(LifecycleNode):
             if checked is not None:
                 self._tracker = checked
                 self._tracker.reset("settings of odometry have changed")
-            if before.base_frame != after.base_frame or not _same(before.T_bc, after.T_bc):
+            if (before.base_frame, before.base_to_camera) != (
+                after.base_frame,
+                after.base_to_camera,
+            ):
                 self._mounting.close()
                 self._mounting = Mounting(self, after.base_frame, after.T_bc)
         # Without the lock: a subscription declares parameters, which leads here again.
@@ -264,10 +266,6 @@ class OdometryNode(LifecycleNode):
         message = DiagnosticArray(status=[status])
         message.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(message)
-
-
-def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    return a is b or (a is not None and b is not None and np.array_equal(a, b))
 
 
 def spin(node: Node, stopping: threading.Event) -> None:

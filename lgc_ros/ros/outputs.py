@@ -17,7 +17,7 @@ from visualization_msgs.msg import MarkerArray
 from lgc_ros.odometry.map import Keyframe
 from lgc_ros.ros import compat, messages
 from lgc_ros.ros.markers import inlier_markers, matches_picture
-from lgc_ros.ros.parameters import NodeParameters
+from lgc_ros.ros.node_parameters import NodeParameters
 from lgc_ros.ros.qos import OVERRIDABLE, checked_overrides, output_qos
 from lgc_ros.ros.tracker import Tracked
 

@@ -1,5 +1,6 @@
 """Profiles: what ships, what a user may change, and how mistakes are named."""
 
+import re
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from lgc_ros.odometry.profiles import (
     parse_scale,
 )
 from lgc_ros.odometry.scale import ScaleOptions
+from lgc_ros.runtime.settings import settings_of
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -28,14 +30,47 @@ def test_the_default_profile_is_what_the_library_does_without_one():
     assert load_profile() == OdometryOptions()
 
 
-def test_the_default_profile_names_and_explains_every_setting():
+def test_the_default_profile_lists_every_setting_with_its_help_as_comment():
     text = (config_folder() / "default.yaml").read_text()
     content = yaml.safe_load(text)
     assert content.keys() == {field.name for field in fields(OdometryOptions)}
-    assert content["scale"].keys() == {field.name for field in fields(ScaleOptions)}
-    for line in text.splitlines():
-        if line and not line.startswith("#") and line != "scale:":
-            assert "  # " in line, line
+    assert content["scale"].keys() == settings_of(ScaleOptions).keys()
+    comments = dict(re.findall(r"(?m)^ *([a-z_]+): .*?  # (.+)$", text))
+    known = settings_of(OdometryOptions) | settings_of(ScaleOptions)
+    assert comments == {name: setting.describe() for name, setting in known.items()}
+
+
+def numbers():
+    for kind in (OdometryOptions, ScaleOptions):
+        for name, setting in settings_of(kind).items():
+            if setting.low is not None:
+                yield pytest.param(kind, name, setting, id=name)
+
+
+@pytest.mark.parametrize(("kind", "name", "setting"), list(numbers()))
+def test_a_number_out_of_its_range_is_refused_with_the_range(kind, name, setting):
+    for value in (setting.low - 1, setting.high + 1):
+        expected = re.escape(f"{name} is {value}: it must be between {setting.low} and ")
+        with pytest.raises(ConfigError, match=expected):
+            kind(**{name: value})
+
+
+def test_every_number_has_a_range_and_every_setting_a_help():
+    for kind in (OdometryOptions, ScaleOptions):
+        known = settings_of(kind)
+        for field in fields(kind):
+            if field.name != "scale":
+                assert known[field.name].help
+                has_range = (
+                    known[field.name].low is not None and known[field.name].high is not None
+                )
+                assert has_range == field.type.startswith(("int", "float")), field.name
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_is_not_finite_is_refused(value):
+    with pytest.raises(ConfigError, match=r"threshold_px is .*: it must be a finite number"):
+        OdometryOptions(threshold_px=value)
 
 
 def test_fast_is_orb_and_accurate_has_more_of_everything():
@@ -101,7 +136,8 @@ def test_what_a_run_leaves_behind_is_a_profile(tmp_path):
         ("window: many", "window is 'many', it must be of type int"),
         ("window: 2.5", "must be of type int"),
         ("spread: 1", "must be of type bool"),
-        ("window: 1", "at least 2"),
+        ("window: 1", "window is 1: it must be between 2 and 1000"),
+        ("max_keyframes: 3", "max_keyframes (3) must be at least window (6)"),
         ("scale: {source: constant_speed}", "needs a positive speed_mps"),
         ("scale: {source: sonar}", "camera_height"),
         ("- a\n- b", "key: value"),

@@ -14,7 +14,7 @@ from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
 from rclpy.utilities import get_rmw_implementation_identifier
 from ros.processes import running_node
 
-from lgc_ros.ros.parameters import default_parameters
+from lgc_ros.ros.node_parameters import default_parameters
 
 CONFIG = Path(__file__).parents[2] / "config"
 NODE = "lgc_odometry"

@@ -48,7 +48,7 @@ from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.ros.compat import CvBridge
 from lgc_ros.ros.messages import pose_message
-from lgc_ros.ros.parameters import default_parameters
+from lgc_ros.ros.node_parameters import default_parameters
 from lgc_ros.sources.synthetic import SyntheticSource
 
 # A camera that looks along the robot's x axis, 0.1 m ahead of its base and 0.2 m above.

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import threading
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,8 +47,13 @@ from lgc_ros.ros.messages import (
     twist_covariance,
 )
 from lgc_ros.ros.mounting import Mounting
+from lgc_ros.ros.node_parameters import (
+    NodeParameters,
+    default_parameters,
+    describe_parameters,
+    flat_settings,
+)
 from lgc_ros.ros.odometry_node import spin
-from lgc_ros.ros.parameters import NodeParameters, default_parameters, flat_settings
 from lgc_ros.ros.scale_input import DepthImages, WheelOdometry
 from lgc_ros.ros.topic_watch import TopicWatch
 from lgc_ros.ros.worker import LatestItemWorker, SerialThread
@@ -153,7 +158,7 @@ def test_every_published_covariance_is_symmetric_and_positive_definite(
     now = state(
         T_wc,
         stamp_ns=10**9 + elapsed_ns,
-        covariance=odometry._published(spread, T_wc[:3, 3]),
+        covariance=odometry._published(spread, T_wc),
         twist=np.array([0, 0, speed, 0, 0, 0]),
         points_cam=np.tile([0.1, 0.2, 3.0], (count, 1)),
         scale_sigma=sigma,
@@ -387,11 +392,8 @@ def test_what_goes_on_is_logged_once():
 
 
 def settings(profile="default", **changes):
-    """Parameters of a node that was started with these values."""
-    values = default_parameters() | changes | {"profile": profile, "T_bc": None}
-    odometry = load_profile(profile)
-    names = {field.name for field in fields(NodeParameters)} - {"odometry"}
-    return NodeParameters(odometry=odometry, **{name: values[name] for name in names})
+    """Parameters of a node started with these values."""
+    return NodeParameters(profile=profile, odometry=load_profile(profile), **changes)
 
 
 def report_of(p, images_s=(), infos_s=(), dropped=0):
@@ -562,15 +564,26 @@ def test_a_callback_that_fails_does_not_end_the_node(monkeypatch):
     assert len(calls) == 3
 
 
-def test_the_shipped_parameters_are_the_defaults_and_name_every_one():
-    """What is commented out in the file is a setting of the default profile."""
+def odometry_yaml():
+    """The text of the shipped parameter file, and all its parameters, also the commented ones."""
     text = (config_folder() / "odometry.yaml").read_text()
-    said = yaml.safe_load(re.sub(r"(?m)^( +)# (?=[a-z_.]+: )", r"\1", text))
-    shipped = said["/**"]["ros__parameters"]
+    full = re.sub(r"(?m)^( +)# (?=[a-z_.]+: )", r"\1", text)
+    return text, full
+
+
+def test_the_shipped_parameter_file_lists_every_parameter_with_its_default():
+    text, full = odometry_yaml()
+    shipped = yaml.safe_load(full)["/**"]["ros__parameters"]
     assert shipped.pop("base_to_camera") is not None
     assert shipped == default_parameters()
     active = yaml.safe_load(text)["/**"]["ros__parameters"]
-    assert not active.keys() & flat_settings(load_profile()).keys(), "the profile decides these"
+    assert not active.keys() & flat_settings(load_profile()).keys(), "the profile sets these"
+
+
+def test_comments_in_the_shipped_parameter_file_are_the_descriptions_of_the_parameters():
+    _, full = odometry_yaml()
+    comments = dict(re.findall(r"(?m)^ +([a-z_.]+): .*?  # (.+)$", full))
+    assert comments == describe_parameters()
 
 
 STUCK = """
