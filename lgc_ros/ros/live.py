@@ -21,10 +21,9 @@ from sensor_msgs.msg import Image
 
 from lgc_ros.errors import LgcError
 from lgc_ros.images.encoding import image_from_message
+from lgc_ros.images.stamps import serialized_stamp_ns, stamp_ns
 from lgc_ros.ros.bags.player import Played, PlayOptions, play
 from lgc_ros.ros.bags.recorder import Recorder, RecordOptions, bag_writer
-from lgc_ros.ros.bags.topics import raw_stamp_ns
-from lgc_ros.ros.messages import stamp_ns
 from lgc_ros.ros.session import Session, session
 
 NODE = "lgc_odometry"
@@ -150,13 +149,13 @@ class _Listener:
     def on_played(self, played: Played) -> None:
         if played.topic != self._options.image_topic:
             return
-        self._sent_s[raw_stamp_ns(played.data)] = time.monotonic()
+        self._sent_s[serialized_stamp_ns(played.data)] = time.monotonic()
         self._run.played += 1
 
     def on_message(self, topic: str, data: bytes) -> None:
         run = self._run
         if topic == ODOMETRY:
-            stamp = raw_stamp_ns(data)
+            stamp = serialized_stamp_ns(data)
             run.answered += 1
             run.latency_ms[stamp] = 1e3 * (time.monotonic() - self._sent_s[stamp])
         elif topic == DIAGNOSTICS:

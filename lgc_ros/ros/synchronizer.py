@@ -14,8 +14,8 @@ from typing import Any
 
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.ros import compat
-from lgc_ros.ros.messages import stamp_ns
 
 Stamped = Image | CompressedImage | CameraInfo
 OnPair = Callable[[Image | CompressedImage, CameraInfo], None]

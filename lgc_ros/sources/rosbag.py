@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import struct
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from transforms3d.quaternions import quat2mat
 from lgc_ros.errors import CameraError, ConfigError, ImageError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.trajectory import Trajectory
+from lgc_ros.images import stamps
 from lgc_ros.images.encoding import DEPTH_ENCODINGS, depth_from_message, image_from_message
 from lgc_ros.images.frame import Frame
 from lgc_ros.runtime.safe_yaml import YamlError, read_yaml
@@ -449,10 +449,7 @@ def _with_depth(
 def _raw_stamp_ns(message: Message) -> int:
     """The stamp of a serialized message whose first field is a header (CDR); else of recording."""
     _, recorded_ns, data = message
-    if len(data) < 12:
-        return recorded_ns
-    seconds, nanoseconds = struct.unpack_from("<iI" if data[1] == 1 else ">iI", data, 4)
-    return seconds * 10**9 + nanoseconds or recorded_ns
+    return stamps.serialized_stamp_ns(data) or recorded_ns
 
 
 def _read_depth(reader: AnyReader, message: Message, name: str) -> np.ndarray | None:
@@ -601,8 +598,7 @@ def _static_transform(reader: AnyReader, target: str, source: str) -> np.ndarray
 
 def _stamp_ns(message: Any, recorded_ns: int) -> int:
     """The stamp of a message; where it has none, the time of recording."""
-    stamp = message.header.stamp
-    stamp_ns = stamp.sec * 10**9 + stamp.nanosec or recorded_ns
+    stamp_ns = stamps.stamp_ns(message.header.stamp) or recorded_ns
     if stamp_ns > MAX_STAMP_NS:
         raise ValueError(f"{stamp_ns} ns is no time")
     return stamp_ns

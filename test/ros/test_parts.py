@@ -228,9 +228,9 @@ def test_markers_replace_those_before_and_are_deleted_when_there_is_nothing_to_s
 def test_the_mounting_is_never_guessed(monkeypatch):
     monkeypatch.setattr(compat, "tf2_ros", None)
     mounting = Mounting(None, "base_link", None)
-    with pytest.raises(ConfigError, match="there is no TF here"):
+    with pytest.raises(ConfigError, match="tf2_ros is not installed"):
         mounting.T_bc("front")
-    with pytest.raises(ConfigError, match=r"header\.frame_id is empty"):
+    with pytest.raises(ConfigError, match=r"header\.frame_id of the images is empty"):
         mounting.T_bc("")
     np.testing.assert_array_equal(Mounting(None, "front", None).T_bc("front"), np.eye(4))
     np.testing.assert_array_equal(Mounting(None, "base_link", T_BC).T_bc("front"), T_BC)
@@ -283,7 +283,7 @@ def test_an_image_waits_for_a_transform_that_is_on_its_way_but_not_for_ever(monk
     mounting.wait_for("rear", stopping)  # returns, since the node is to stop
     monkeypatch.setattr("lgc_ros.ros.mounting.WAIT_S", 0.05)
     mounting.wait_for("left", threading.Event())
-    with pytest.raises(ConfigError, match="TF does not say where 'left'"):
+    with pytest.raises(ConfigError, match=r"no transform from .* to camera frame 'left'"):
         mounting.T_bc("left")
 
 
@@ -342,11 +342,11 @@ BEST_EFFORT = {"reliability": ReliabilityPolicy.BEST_EFFORT}
 @pytest.mark.parametrize(
     ("publishers", "cause", "remedy"),
     [
-        ([], "nobody publishes /image", "-r image:=TOPIC"),
-        ([publisher()], "1 publisher(s) of /image send nothing", "check the driver"),
+        ([], "no publisher on /image", "-r image:=TOPIC"),
+        ([publisher()], "no messages arrive from 1 publisher(s) of /image", "check the driver"),
         (
             [publisher("sensor_msgs/msg/CompressedImage")],
-            "/front/driver publishes sensor_msgs/msg/CompressedImage, this node takes "
+            "/front/driver publishes sensor_msgs/msg/CompressedImage, this node expects "
             "sensor_msgs/msg/Image",
             "-r image:=TOPIC",
         ),
@@ -380,15 +380,40 @@ class Lines(list):
     warning = error = list.append
 
 
-def test_what_goes_on_is_logged_once():
+def test_a_problem_that_persists_is_logged_once_although_its_numbers_change():
     lines = Lines()
     log = Log(lines)
     for number in range(3):
         log.warn(f"{number} images dropped")
-        log.error("no data", details="where")
-        log.error("step 5")
-    log.error("step 6")
-    assert lines == ["0 images dropped", "no data\nwhere", "step 5", "step 6"]
+        log.error("no data", details="traceback")
+        log.error(f"image of {number} bytes, expected {10 * number}", details=f"line {number}")
+    assert lines == [
+        "0 images dropped",
+        "no data\ntraceback",
+        "image of 0 bytes, expected 0\nline 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("held", "consequence"),
+    [
+        ({"status": "initializing"}, "positions are held until the first measurement"),
+        ({"status": "ok"}, "positions are not metric until the first measurement"),
+        ({"status": "ok", "scale_sigma": 0.02}, "the last scale is kept"),
+    ],
+)
+def test_a_missing_scale_source_is_reported_with_its_consequence(held, consequence):
+    images, info, odom = (
+        TopicWatch(f"/{name}", name, "", lambda topic: []) for name in ("image", "info", "odom")
+    )
+    for watch in (images, info):
+        watch.on_message(Image())
+    monitor = Monitor(images, info, Lines())
+    monitor.scale_watch, monitor.scale_input = odom, WheelOdometry()
+    monitor.matched()
+    monitor.processed(state(**held), 1.0)
+    message = monitor.report("node", {}, 0, settings()).message
+    assert f"no scale from odom, {consequence}: no publisher on /odom" in message
 
 
 def settings(profile="default", **changes):
@@ -417,13 +442,13 @@ def report_of(p, images_s=(), infos_s=(), dropped=0):
 @pytest.mark.parametrize(
     ("p", "infos_s", "remedy"),
     [
-        (settings(), [1.03], "30.000 ms or more; let the driver stamp both alike, or start the"),
-        (settings(approximate_sync=True), [1.03], "a sync_slop_s of more than that (it is 0.02"),
-        (settings(approximate_sync=True), [9.0], "let both take the time from one clock"),
+        (settings(), [1.03], "at least 30.000 ms; give both the same stamp in the driver, or"),
+        (settings(approximate_sync=True), [1.03], "a larger sync_slop_s (it is 0.02"),
+        (settings(approximate_sync=True), [9.0], "use the same clock for both"),
         (
             settings(),
             [1.0],
-            "more than 10 messages apart: start the node with a larger sync_queue",
+            "more than 10 messages apart: restart the node with a larger sync_queue",
         ),
     ],
 )
@@ -504,7 +529,7 @@ def test_wheel_odometry_is_not_guessed_before_after_or_between_distant_messages(
 def test_wheel_odometry_without_a_pose_is_reported_and_left_out():
     wheels = WheelOdometry()
     wheels.add(odom(10**9, T_WC, x=float("nan")))
-    assert "holds no pose" in wheels.fault
+    assert "has an invalid pose" in wheels.fault
     wheels.add(odom(10**9, T_WC, x=0.0, y=0.0, z=0.0, w=0.0))
     assert wheels.measure(frame_at(10**9), T_BC)[1]() is None
     wheels.add(odom(10**9, T_WC))

@@ -26,8 +26,8 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import String
 
-from lgc_ros.ros.bags.topics import raw_stamp_ns, typestore_of
-from lgc_ros.ros.messages import stamp_ns
+from lgc_ros.images.stamps import serialized_stamp_ns, stamp_ns
+from lgc_ros.ros.bags.topics import typestore_of
 from lgc_ros.sources.mcap_salvage import is_cut_off
 from lgc_ros.sources.rosbag import open_bag
 
@@ -145,7 +145,7 @@ def test_what_is_played_is_recorded_byte_by_byte(bags, storage, tmp_path):
         assert code == 0, said
         assert recorder.end() == 0, recorder.log
     assert content(out) == content(bags[storage])
-    assert [raw_stamp_ns(data) for data in content(out)[IMAGES]] == STAMPS_NS
+    assert [serialized_stamp_ns(data) for data in content(out)[IMAGES]] == STAMPS_NS
     with open_bag(out) as reader:
         recorded = {connection.topic: connection for connection in reader.connections}
     assert {topic: c.msgtype for topic, c in recorded.items()} == TYPES

@@ -17,8 +17,8 @@ from ros.processes import FRAME, image_message, info_message, running_node, stam
 from sensor_msgs.msg import CameraInfo, Image
 
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.ros import compat
-from lgc_ros.ros.messages import stamp_ns
 from lgc_ros.ros.synchronizer import Synchronizer
 from lgc_ros.sources.synthetic import SyntheticSource
 
@@ -240,7 +240,7 @@ def test_the_node_survives_a_negative_stamp_and_names_the_remedy(node, frames):
         info.header.stamp = Time(sec=-5)
         node.infos.publish(info)
     node.all_answered(frames[0].stamp_ns)
-    assert node.robot.log.count("has a negative stamp (-5.000 s) and is ignored") == 1
+    assert node.robot.log.count("ignored because of its negative stamp (-5.000 s)") == 1
 
 
 def test_the_node_pairs_after_images_of_the_future_without_camera_info(node, frames):

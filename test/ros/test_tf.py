@@ -23,9 +23,10 @@ from tf2_msgs.msg import TFMessage
 from tf2_ros import Buffer, StaticTransformBroadcaster, TransformListener
 
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.visual_odometry import VisualOdometry
-from lgc_ros.ros.messages import matrix_of, quaternion_message, stamp_ns
+from lgc_ros.ros.messages import matrix_of, quaternion_message
 from lgc_ros.sources.synthetic import SyntheticSource
 
 NODE = "/lgc_odometry"
@@ -119,7 +120,7 @@ def frames(walk):
 
 @pytest.fixture(scope="module")
 def silent(tmp_path_factory, frames):
-    """A camera of which nobody says where it is."""
+    """A camera without a transform."""
     with running_node(tmp_path_factory.mktemp("tf"), **RELIABLE) as robot:
         yield TfCamera(robot, frames)
 

@@ -19,7 +19,8 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rosgraph_msgs.msg import Clock
 
 from lgc_ros.errors import ConfigError, LgcError, SourceError
-from lgc_ros.ros.bags.topics import has_header, message_class, offered_qos, raw_stamp_ns
+from lgc_ros.images.stamps import serialized_stamp_ns
+from lgc_ros.ros.bags.topics import has_header, message_class, offered_qos
 from lgc_ros.ros.session import Session
 from lgc_ros.sources.rosbag import IMAGE_TYPES, open_bag, topic_listing, topic_types
 
@@ -211,7 +212,7 @@ class _Player:
             if self._answers and self._names[connection.topic] in asking:
                 asked_s = time.monotonic()
                 self._answers.await_last()
-                self._answers.expect(raw_stamp_ns(data))
+                self._answers.expect(serialized_stamp_ns(data))
                 begin_s += time.monotonic() - asked_s
             if self._session.stopping.is_set():
                 return
@@ -275,7 +276,7 @@ class _Answers:
         self._session.spin_until(subscription.get_publisher_count)
 
     def _on_answer(self, data: bytes) -> None:
-        self._answered_ns = raw_stamp_ns(data)
+        self._answered_ns = serialized_stamp_ns(data)
 
     def expect(self, stamp_ns: int) -> None:
         self._expected_ns = stamp_ns

@@ -1,10 +1,9 @@
-"""Topics of any type as they are recorded: message classes, definitions, QoS and raw stamps."""
+"""Topics of any type as they are recorded: message classes, definitions and QoS."""
 
 from __future__ import annotations
 
 import importlib
 import re
-import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,13 +47,6 @@ def message_class(kind: str) -> Any:
 def has_header(message: Any) -> bool:
     """Whether messages of this class begin with a std_msgs/Header."""
     return next(iter(message.get_fields_and_field_types().values()), "") == _HEADER
-
-
-def raw_stamp_ns(data: bytes) -> int:
-    """The stamp of a serialized message that begins with a header."""
-    # CDR: four bytes of which the second tells the byte order, then the fields.
-    sec, nanosec = struct.unpack_from("<iI" if data[1] & 1 else ">iI", data, 4)
-    return sec * 10**9 + nanosec
 
 
 def typestore_of(message: Any) -> Typestore:

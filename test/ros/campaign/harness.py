@@ -17,8 +17,8 @@ from ros.campaign.summary import Row
 from ros.processes import FRAME, OPTIONS, Robot, end, environment
 
 from lgc_ros.images.frame import Frame
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.ros.live import free_domain
-from lgc_ros.ros.messages import stamp_ns
 from lgc_ros.sources.bag_writer import write_bag
 
 NODE = "/lgc_odometry"
