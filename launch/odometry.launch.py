@@ -137,7 +137,7 @@ def _start(context: LaunchContext) -> list[Action]:
     overrides = _given(value) | _qos(namespace, value) | sim_time
     dds = choose_dds_profile(context.environment, CONFIG, 2 if value("rviz") == "true" else 1)
     if dds.environment:  # what stands in its way is said by the node
-        dds.say(launch.logging.get_logger("lgc_ros"))
+        dds.log_to(launch.logging.get_logger("lgc_ros"))
     node = Node(
         package="lgc_ros",
         executable="odometry_node",

@@ -147,7 +147,7 @@ def record(
         Path, typer.Argument(metavar="OUT", help="New .mcap file, or new rosbag2 folder.")
     ],
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC...", help="Topics to record.")
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics to record.")
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Record all topics, also those published later.")
@@ -160,7 +160,7 @@ def record(
         typer.Option(
             min=0,
             metavar="S",
-            help="Stop after S seconds without a message, counted from the first.",
+            help="Stop after S seconds without a message, once the first one arrived.",
         ),
     ] = None,
 ) -> None:

@@ -38,7 +38,7 @@ from lgc_ros.ros.parameters import (
     unknown_parameters,
 )
 from lgc_ros.ros.qos import output_qos
-from lgc_ros.ros.session import init_ros, leave
+from lgc_ros.ros.session import init_ros, shut_down
 from lgc_ros.ros.worker import LatestItemWorker, SerialThread
 from lgc_ros.runtime.allocator import retain_freed_memory
 
@@ -310,14 +310,14 @@ def main(args: Sequence[str] | None = None) -> int:
         rclpy.logging.get_logger(NAME).fatal(str(error))
         rclpy.try_shutdown()
         return 1
-    dds.say(node.get_logger())
+    dds.log_to(node.get_logger())
     started = node.start()
     if started:
         spin(node, stopping)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     node.stop()
-    leave(node)
+    shut_down(node)
     return 0 if started else 1
 
 

@@ -387,7 +387,7 @@ def test_what_is_wrong_with_a_message_is_said():
     with pytest.raises(error, match="empty"):
         bridge.imgmsg_to_cv2(Image(encoding="bgr8"))
     odd = Image(encoding="yuyv", height=2, width=3, step=6, data=bytes(12))
-    with pytest.raises(error, match="'yuyv' cannot become 'bgr8'"):
+    with pytest.raises(error, match="'yuyv' cannot be converted to 'bgr8'"):
         bridge.imgmsg_to_cv2(odd, "bgr8")
 
 

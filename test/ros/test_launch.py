@@ -266,7 +266,7 @@ def test_a_replay_answers_every_image_is_recorded_and_evaluated(tmp_path, bag):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"image": "/other/image"}, "does not hold /other/image"),
+        ({"image": "/other/image"}, "has no /other/image"),
         ({"method": "foo"}, "could not configure: unknown method 'foo'"),
         (
             {"base_frame": "nosuch", "answer_timeout": 2.0},

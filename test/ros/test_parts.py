@@ -614,13 +614,13 @@ def test_comments_in_the_shipped_parameter_file_are_the_descriptions_of_the_para
 STUCK = """
 from lgc_ros.ros import session
 
-session.LEAVE_S = 0.5
+session.SHUTDOWN_S = 0.5
 with session.session("stuck") as ros:
     ros.node.destroy_node = lambda: any(iter(int, 1))
 """
 
 
-def test_a_process_that_dds_does_not_let_go_ends_all_the_same(tmp_path):
+def test_a_process_whose_dds_shutdown_hangs_ends_with_an_error(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", STUCK],
         env=environment(free_domain(), tmp_path),
@@ -630,4 +630,4 @@ def test_a_process_that_dds_does_not_let_go_ends_all_the_same(tmp_path):
     )
     assert done.returncode == 1
     assert "session.py" in done.stderr
-    assert "in leave" in done.stderr
+    assert "in shut_down" in done.stderr

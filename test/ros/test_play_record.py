@@ -309,7 +309,7 @@ def test_unknown_topics_are_named_with_those_there_are(bag, tmp_path):
     for words in (("--topics", "/nope"), ("--remap", "/nope:=/x")):
         code, said = lgc(tmp_path, "play", bag, *words)
         assert code == 1
-        assert "does not hold /nope, but" in said
+        assert "has no /nope; it has" in said
         assert all(topic in said for topic in TYPES)
 
 
@@ -325,14 +325,14 @@ def test_unknown_topics_are_named_with_those_there_are(bag, tmp_path):
 def test_names_that_topics_cannot_have_are_refused_by_the_player(bag, tmp_path, words):
     code, said = lgc(tmp_path, "play", bag, *words)
     assert code == 1
-    assert f"error: '{words[1].rpartition(':=')[2]}' cannot be the name of a topic" in said
+    assert f"error: '{words[1].rpartition(':=')[2]}' is not a valid topic name" in said
     assert "Traceback" not in said
 
 
 def test_names_that_topics_cannot_have_are_refused_by_the_recorder(tmp_path):
     code, said = lgc(tmp_path, "record", tmp_path / "out.mcap", IMAGES, "/two words")
     assert code == 1
-    assert "error: '/two words' cannot be the name of a topic" in said
+    assert "error: '/two words' is not a valid topic name" in said
     assert "Traceback" not in said
     assert not list(tmp_path.glob("out*")), "nothing is half written"
 
@@ -370,11 +370,11 @@ def test_a_type_that_is_not_installed_is_left_out_with_its_remedy(tmp_path):
             writer.write(connection, START_NS, bytes(STORE.serialize_cdr(message, kind)))
     code, said = lgc(tmp_path, "play", tmp_path / "bag")
     assert code == 0
-    assert "/apples is left out: the message type fruit_msgs/msg/Apple is not installed" in said
+    assert "skipping /apples: the message type fruit_msgs/msg/Apple is not installed" in said
     assert "ros-$ROS_DISTRO-fruit-msgs" in said
     code, said = lgc(tmp_path, "play", tmp_path / "bag", "--topics", APPLES)
     assert code == 1
-    assert "nothing of this bag can be published" in said
+    assert "no topic of this bag can be published" in said
 
 
 def test_nothing_is_overwritten(tmp_path):

@@ -133,6 +133,6 @@ def ended_by(process: subprocess.Popen, *signals: int) -> bool:
     for number in signals or (signal.SIGINT,):
         process.send_signal(number)
     code, log = process.wait(END_S), process.log.read_text()
-    hung = code == 1 and " in leave" in log
+    hung = code == 1 and " in shut_down" in log
     assert code == 0 or hung, f"exit code {code}:\n{log[-3000:]}"
     return hung
