@@ -1,4 +1,4 @@
-"""Visual odometry of one camera, and RViz if asked for.
+"""Visual odometry of one camera, optionally with RViz.
 
     ros2 launch lgc_ros odometry.launch.py image:=/cam/image_raw camera_info:=/cam/camera_info
 
@@ -24,21 +24,21 @@ from lgc_ros.ros.dds_profile import choose_dds_profile
 from lgc_ros.ros.launching import checked_arguments, failing_with
 from lgc_ros.ros.node_parameters import describe_parameters
 
-# Of the installed share folder, or of the checkout: both have the same layout.
+# The installed share folder and the checkout have the same layout.
 CONFIG = Path(__file__).resolve().parents[1] / "config"
 NODE = "lgc_odometry"
-# The node finishes the frame at hand, which may take a small computer some time.
+# The node finishes the current frame, which may take long on a small computer.
 CLOSING_S = "30"
 TRUE_FALSE = ("true", "false")
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
 
 INPUTS = {
-    "image": "topic of the images; compressed ones without their ending /compressed",
-    "camera_info": "topic of the calibration, with the stamps of the images",
-    "odom": "topic of wheel odometry, for scale.source odom",
-    "depth": "topic of depth images, for scale.source depth",
+    "image": "Image topic; for compressed images, without the suffix /compressed",
+    "camera_info": "CameraInfo topic, stamped as the images",
+    "odom": "Wheel odometry topic, for scale.source odom",
+    "depth": "Depth image topic, for scale.source depth",
 }
-# What the RViz configuration shows, by the names that the node has by default.
+# Outputs of the node that the RViz configuration shows.
 SHOWN = ("odometry", "path", "inliers", "matches_image")
 
 
@@ -48,7 +48,7 @@ def _numbers(text: str) -> list[float]:
 
 def _boolean(text: str) -> bool:
     if text.lower() not in TRUE_FALSE:
-        raise ValueError("give true or false")
+        raise ValueError("use true or false")
     return text.lower() == "true"
 
 
@@ -75,13 +75,13 @@ def generate_launch_description() -> LaunchDescription:
                 for name, description in INPUTS.items()
             ),
             DeclareLaunchArgument(
-                "namespace", default_value="", description="namespace of the node and its topics"
+                "namespace", default_value="", description="Namespace of the node and its topics"
             ),
-            DeclareLaunchArgument("name", default_value=NODE, description="name of the node"),
+            DeclareLaunchArgument("name", default_value=NODE, description="Name of the node"),
             DeclareLaunchArgument(
                 "config",
                 default_value=str(CONFIG / "odometry.yaml"),
-                description="YAML file with parameters of the node",
+                description="YAML file with the parameters of the node",
             ),
             *(
                 DeclareLaunchArgument(
@@ -95,27 +95,27 @@ def generate_launch_description() -> LaunchDescription:
                 "use_sim_time",
                 default_value="false",
                 choices=TRUE_FALSE,
-                description="take the time from /clock, for bags and simulators",
+                description="Use the time of /clock, for bags and simulators",
             ),
             DeclareLaunchArgument(
                 "reliable",
                 default_value="false",
                 choices=TRUE_FALSE,
-                description="have lost images sent again, for bags; cameras must offer it",
+                description="Subscribe with reliable QoS, for bags; the publisher must offer it",
             ),
             DeclareLaunchArgument(
                 "log_level",
                 default_value="info",
                 choices=LOG_LEVELS,
-                description="what the node logs",
+                description="Log level of the node",
             ),
             DeclareLaunchArgument(
-                "rviz", default_value="false", choices=TRUE_FALSE, description="show all in RViz"
+                "rviz", default_value="false", choices=TRUE_FALSE, description="Start RViz"
             ),
             DeclareLaunchArgument(
                 "rviz_config",
                 default_value=str(CONFIG / "lgc.rviz"),
-                description="configuration of RViz",
+                description="RViz configuration file",
             ),
             OpaqueFunction(function=_start),
         ]
@@ -124,7 +124,7 @@ def generate_launch_description() -> LaunchDescription:
 
 
 def _start(context: LaunchContext) -> list[Action]:
-    """The node, and RViz in the same namespace, whose displays are led to the node's topics."""
+    """The node, and RViz in the same namespace, with its displays remapped to the node."""
 
     def value(name: str) -> str:
         return LaunchConfiguration(name).perform(context)
@@ -136,7 +136,7 @@ def _start(context: LaunchContext) -> list[Action]:
     sim_time = {"use_sim_time": True} if value("use_sim_time") == "true" else {}
     overrides = _given(value) | _qos(namespace, value) | sim_time
     dds = choose_dds_profile(context.environment, CONFIG, 2 if value("rviz") == "true" else 1)
-    if dds.environment:  # what stands in its way is said by the node
+    if dds.environment:  # otherwise the node logs why not
         dds.log_to(launch.logging.get_logger("lgc_ros"))
     node = Node(
         package="lgc_ros",
@@ -168,7 +168,7 @@ def _start(context: LaunchContext) -> list[Action]:
 
 
 def _given(value: Callable[[str], str]) -> dict[str, Any]:
-    """The parameters that were given as arguments; they win over those of the file."""
+    """Parameters given as arguments, which override those of the file."""
     given = {}
     for name, read in PARAMETERS.items():
         text = value(name)
@@ -183,7 +183,7 @@ def _given(value: Callable[[str], str]) -> dict[str, Any]:
 
 
 def _qos(namespace: str, value: Callable[[str], str]) -> dict[str, str]:
-    """Overrides of the QoS of the camera's topics, which parameters name in full."""
+    """QoS overrides of the camera topics, whose parameters contain fully qualified names."""
     if value("reliable") == "false":
         return {}
     relative = value("image"), f"{value('image')}/compressed", value("camera_info")
@@ -192,7 +192,7 @@ def _qos(namespace: str, value: Callable[[str], str]) -> dict[str, str]:
 
 
 def _existing(argument: str, path: str) -> str:
-    """The path; launch_ros would go on without a file that is not there."""
+    """Check that the file exists; launch_ros ignores missing parameter files."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"{argument}:={path} is not a file: give the path of a YAML file")
     return path

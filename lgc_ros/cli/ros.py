@@ -30,6 +30,49 @@ stdout = Console()
 
 CLOCK_HZ = 40.0
 
+ClockRateOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1, metavar="HZ", help=f"Rate of /clock; implies --clock. Default: {CLOCK_HZ:g}."
+    ),
+]
+PlayedTopicsOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TOPIC", help="Play only this topic. Repeat for several."),
+]
+RemapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A:=B", help="Publish topic A of the bag as B. Repeat for several topics."
+    ),
+]
+WaitOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TOPIC",
+        help="Start once this topic, of the bag or of another node, has a subscriber. Repeat "
+        "for several.",
+    ),
+]
+InStepOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOPIC",
+        help="Publish an image only after this topic (such as /lgc_odometry/odometry) has "
+        "answered the previous one, so that a slow node misses none. If the bag has several "
+        "image topics, wait for subscribers of the one that is answered.",
+    ),
+]
+AnswerTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        min=0.1,
+        metavar="S",
+        help="Seconds to wait for an answer with --in-step-with. Three consecutive images "
+        "without an answer end playback with an error.",
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
@@ -56,22 +99,9 @@ def play(
     clock: Annotated[
         bool, typer.Option("--clock", help="Publish /clock, for nodes with use_sim_time.")
     ] = False,
-    clock_hz: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1, metavar="HZ", help=f"Rate of /clock; implies --clock. Default: {CLOCK_HZ:g}."
-        ),
-    ] = None,
-    topics: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TOPIC", help="Play only this topic. Repeat for several."),
-    ] = None,
-    remap: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="A:=B", help="Publish topic A of the bag as B. Repeat for several topics."
-        ),
-    ] = None,
+    clock_hz: ClockRateOption = None,
+    topics: PlayedTopicsOption = None,
+    remap: RemapOption = None,
     start_offset: Annotated[
         float, typer.Option(min=0, metavar="S", help="Skip the first S seconds of the bag.")
     ] = 0.0,
@@ -82,32 +112,9 @@ def play(
         bool,
         typer.Option("--reliable", help="Publish with reliable QoS, whatever was recorded."),
     ] = False,
-    wait_for_subscribers: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOPIC",
-            help="Start once this topic, of the bag or of another node, has a subscriber. Repeat "
-            "for several.",
-        ),
-    ] = None,
-    in_step_with: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOPIC",
-            help="Publish an image only after this topic (such as /lgc_odometry/odometry) has "
-            "answered the previous one, so that a slow node misses none. If the bag has several "
-            "image topics, wait for subscribers of the one that is answered.",
-        ),
-    ] = None,
-    answer_timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1,
-            metavar="S",
-            help="Seconds to wait for an answer with --in-step-with. Three consecutive images "
-            "without an answer end playback with an error.",
-        ),
-    ] = 20.0,
+    wait_for_subscribers: WaitOption = None,
+    in_step_with: InStepOption = None,
+    answer_timeout: AnswerTimeoutOption = 20.0,
 ) -> None:
     """Publish a rosbag2 at its recorded pace, with the recorded bytes and QoS."""
     from lgc_ros.ros.bags.player import PlayOptions

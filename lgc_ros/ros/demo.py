@@ -69,17 +69,8 @@ def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     _clear(out)
     show(RENDER, 0, options.frames, "building the room")
     world = World(ROOM, "room")
-    source = SyntheticSource(
-        "loop",
-        LOOP_FRAMES,
-        rate_hz=RATE_HZ,
-        camera=_camera(options.width),
-        seed=ROOM,
-        world=world,
-        noise=NOISE,
-    )
-    bag = out / SEQUENCE
-    write_bag(_counted(islice(source, options.frames), options.frames, show), bag)
+    camera, bag = _camera(options.width), out / SEQUENCE
+    _render(bag, world, camera, options.frames, show)
 
     def live_progress(run: LiveRun) -> None:
         said = {"status": "", "inliers": "0", "dropped": "0"} | run.diagnostics
@@ -103,7 +94,7 @@ def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     estimate = load_trajectory(f"{recording}:{ODOMETRY}")
     write_trajectory(out / "trajectory_tum.txt", estimate)
     errors = evaluate_trajectory(estimate, load_trajectory(f"{bag}:{GROUND_TRUTH_TOPIC}"))
-    cloud = landmark_cloud(bag, IMAGE_TOPIC, recording, INLIERS, source.camera, errors)
+    cloud = landmark_cloud(bag, IMAGE_TOPIC, recording, INLIERS, camera, errors)
     show(EVALUATE, 1, 1, f"ATE {100 * errors.ate_rmse_m:.1f} cm")
 
     comparisons = []
@@ -119,6 +110,20 @@ def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     (out / "metrics.json").write_text(json.dumps(report.metrics(), indent=2) + "\n")
     show(REPORT, 1, 1, "")
     return report
+
+
+def _render(bag: Path, world: World, camera: Camera, frames: int, show: Show) -> None:
+    """Write the first frames of a loop around the room to a bag."""
+    source = SyntheticSource(
+        "loop",
+        LOOP_FRAMES,
+        rate_hz=RATE_HZ,
+        camera=camera,
+        seed=ROOM,
+        world=world,
+        noise=NOISE,
+    )
+    write_bag(_counted(islice(source, frames), frames, show), bag)
 
 
 def _clear(out: Path) -> None:

@@ -76,7 +76,7 @@ class TfCamera:
 
         return self.robot.spin_until(answer, "odometry")[0]
 
-    def begin_anew(self):
+    def reset(self):
         """The next frame is the origin, and later than any before."""
         self.robot.call(Empty, f"{NODE}/reset")
         self.delay_ns += 60 * SECOND_NS
@@ -156,7 +156,7 @@ def mounted(silent):
 @pytest.fixture
 def camera(mounted):
     mounted.set(publish_tf=True, invert_tf=False)
-    mounted.begin_anew()
+    mounted.reset()
     return mounted
 
 
@@ -190,7 +190,7 @@ def test_tf_is_published_before_the_odometry_of_the_same_image(camera, frames):
     ]
 
     def of_one_image():
-        camera.begin_anew()
+        camera.reset()
         camera.show(frames[0])
         return sent_ns[TFMessage].keys() & sent_ns[Odometry].keys()
 
@@ -216,7 +216,7 @@ def test_a_node_that_waits_for_a_transform_answers_and_ends(tmp_path, frames):
     with running_node(tmp_path, **RELIABLE) as robot:
         camera = TfCamera(robot, frames)
         camera.send(frames[0])
-        camera.begin_anew()  # a service, while the worker waits
+        camera.reset()  # a service, while the worker waits
         camera.send(frames[0])
         assert robot.end() == 0
         assert "Traceback" not in robot.log

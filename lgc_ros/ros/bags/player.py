@@ -375,9 +375,7 @@ def _chosen(reader: AnyReader, bag: Path, options: PlayOptions) -> dict[str, lis
     types = topic_types(reader)
     unknown = [name for name in (*options.topics, *options.remap) if name not in types]
     if unknown:
-        raise SourceError(
-            f"{bag} has no {', '.join(unknown)}; it has {topic_listing(reader)}"
-        )
+        raise SourceError(f"{bag} has no {', '.join(unknown)}; it has {topic_listing(reader)}")
     chosen = options.topics or sorted(types)
     # A recorded clock would conflict with the one published here.
     return {
