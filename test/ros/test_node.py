@@ -262,7 +262,7 @@ def one_way_or_the_other(request, connected):
 
 
 @pytest.mark.usefixtures("one_way_or_the_other")
-def test_poses_are_those_of_the_library_in_the_frame_of_the_base(camera, frames):
+def test_poses_equal_those_of_the_library_in_the_base_frame(camera, frames):
     odometry = VisualOdometry(OdometryOptions(**OPTIONS))
     for frame in frames:
         message, state = camera.show(frame), odometry.process(camera.later(frame))
@@ -272,7 +272,7 @@ def test_poses_are_those_of_the_library_in_the_frame_of_the_base(camera, frames)
     assert state.status == "ok"
 
 
-def test_covariance_is_finite_and_grows_and_velocity_is_that_of_the_poses(camera, frames):
+def test_covariance_is_finite_and_grows_and_velocity_matches_the_poses(camera, frames):
     answers = [camera.show(frame) for frame in frames]
     spread = [np.array(m.pose.covariance).reshape(6, 6) for m in answers]
     for covariance in spread + [np.reshape(m.twist.covariance, (6, 6)) for m in answers]:
@@ -290,7 +290,7 @@ def test_covariance_is_finite_and_grows_and_velocity_is_that_of_the_poses(camera
     assert velocity @ of_velocity @ velocity > 0.5 * (velocity @ velocity) ** 2
 
 
-def test_pose_path_and_relative_pose_say_the_same(robot, camera, frames):
+def test_pose_path_and_relative_pose_agree_with_the_odometry(robot, camera, frames):
     camera.connect(PoseWithCovarianceStamped, "pose")
     camera.connect(PoseStamped, "relative_pose")
     camera.connect(Path, "path")
@@ -305,7 +305,7 @@ def test_pose_path_and_relative_pose_say_the_same(robot, camera, frames):
     assert np.linalg.norm(matrix(relative.pose)[:3, 3]) == pytest.approx(1)
 
 
-def test_markers_and_picture_are_in_the_camera_frame(robot, camera, frames):
+def test_markers_and_matches_image_are_in_the_camera_frame(robot, camera, frames):
     inliers = camera.connect(MarkerArray, "inliers")
     camera.connect(Image, "matches_image")
     for frame in frames[:3]:
@@ -327,7 +327,7 @@ def test_markers_and_picture_are_in_the_camera_frame(robot, camera, frames):
     assert all(point.z > 0 for point in points.points), "landmarks are in front of the camera"
 
 
-def test_odometry_is_published_before_what_is_drawn_of_it(robot, camera, frames):
+def test_odometry_is_published_before_its_views(robot, camera, frames):
     """RViz hides markers of a stamp that TF does not reach yet."""
     kinds = {
         "odometry": Odometry,
@@ -375,7 +375,7 @@ sys.exit(odometry_node.main())
 """
 
 
-def test_a_picture_that_cannot_be_drawn_costs_no_odometry(tmp_path, frames):
+def test_a_view_that_cannot_be_drawn_does_not_affect_odometry(tmp_path, frames):
     settings = OPTIONS | {"base_frame": FRAME}
     words = [word for name, value in settings.items() for word in ("-p", f"{name}:={value}")]
     command = [sys.executable, "-c", UNDRAWABLE, "--ros-args", *words]
@@ -402,7 +402,7 @@ TYPES = {
 }
 
 
-def test_outputs_are_reliable_and_overrides_change_their_topic_alone(robot):
+def test_outputs_are_reliable_and_qos_overrides_change_only_their_topic(robot):
     for topic, kind in TYPES.items():
         (output,) = robot.node.get_publishers_info_by_topic(topic)
         assert output.topic_type == kind
@@ -412,14 +412,14 @@ def test_outputs_are_reliable_and_overrides_change_their_topic_alone(robot):
         assert qos.durability == DurabilityPolicy[("VOLATILE", "TRANSIENT_LOCAL")[kept]]
 
 
-def test_reset_begins_anew(camera, frames):
+def test_reset_reinitializes_odometry(camera, frames):
     camera.show(frames[0])
     assert not is_origin(camera.show(frames[1]))
     camera.robot.call(Empty, f"{NODE}/reset")
     assert is_origin(camera.show(frames[2]))
 
 
-def test_a_looped_bag_resets_once_and_says_so(robot, camera, frames):
+def test_a_looped_bag_resets_odometry_once_with_a_log_message(robot, camera, frames):
     said = robot.log.count("stamps jumped back by")
     for frame in frames[:2]:
         camera.show(frame)
@@ -429,7 +429,7 @@ def test_a_looped_bag_resets_once_and_says_so(robot, camera, frames):
     assert robot.log.count("stamps jumped back by") == said + 1
 
 
-def test_another_calibration_resets_and_says_so(robot, camera, frames):
+def test_a_changed_calibration_resets_odometry_with_a_log_message(robot, camera, frames):
     for frame in frames[:2]:
         camera.show(frame)
     wider = Camera.from_K(frames[0].camera.K - np.diag([10.0, 10.0, 0.0]), 320, 240)
@@ -437,7 +437,7 @@ def test_another_calibration_resets_and_says_so(robot, camera, frames):
     assert "camera_info has changed" in robot.log
 
 
-def test_a_calibration_that_jitters_does_not_reset_but_one_that_drifts_does(robot, camera, frames):
+def test_a_jittering_calibration_does_not_reset_but_a_drifting_one_does(robot, camera, frames):
     camera.show_another()  # an earlier test may have left another calibration
     camera.reset()
     said = robot.log.count("camera_info has changed")
@@ -464,7 +464,7 @@ def test_a_calibration_that_jitters_does_not_reset_but_one_that_drifts_does(robo
     assert robot.log.count("camera_info has changed") > said
 
 
-def test_large_images_that_get_lost_are_warned_about_with_the_remedy(tmp_path, frames):
+def test_lost_large_images_cause_a_warning_with_the_remedy(tmp_path, frames):
     with running_node(tmp_path, **OVERRIDES, base_frame=FRAME) as robot:
         large = [larger(frame, (640, 480)) for frame in frames]
         camera = ShownCamera(robot, large)
@@ -492,7 +492,7 @@ FAULTS = {
 }
 
 
-def test_bad_frames_are_reported_by_a_pipelined_node_too(robot, camera, frames):
+def test_invalid_frames_are_reported_by_a_pipelined_node(robot, camera, frames):
     camera.show(frames[0])
     with changed(robot, pipelined=True):
         diagnosis(
@@ -506,7 +506,9 @@ def test_bad_frames_are_reported_by_a_pipelined_node_too(robot, camera, frames):
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_bad_frames_are_reported_once_and_the_next_good_one_used(robot, camera, frames, fault):
+def test_invalid_frames_are_reported_once_and_the_next_valid_one_is_used(
+    robot, camera, frames, fault
+):
     spoil, message = FAULTS[fault]
     camera.show(frames[0])
     status = diagnosis(robot, says(message), lambda: camera.send_another(spoil))
@@ -549,7 +551,7 @@ def larger(frame, size):
 
 
 @pytest.mark.parametrize("size", [(640, 360), (3840, 2160)], ids=["larger", "4K"])
-def test_a_camera_that_changes_its_size_resets_and_goes_on(robot, camera, frames, size):
+def test_a_changed_image_size_resets_odometry(robot, camera, frames, size):
     with changed(robot, features="orb"):
         camera.show(frames[0])
         said = robot.log.count("camera_info has changed")
@@ -559,7 +561,7 @@ def test_a_camera_that_changes_its_size_resets_and_goes_on(robot, camera, frames
 
 
 @pytest.mark.usefixtures("one_way_or_the_other")
-def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
+def test_frames_at_too_high_a_rate_are_dropped_counted_and_reported(robot, camera):
     answers = robot.listen(Odometry, f"{NODE}/odometry")
     camera.show_another()
     before = values(fresh_report(robot))
@@ -591,7 +593,7 @@ def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
     assert dropped > done
 
 
-def test_a_camera_that_dies_is_named_and_used_again_when_it_is_back(
+def test_a_camera_that_dies_is_reported_and_used_again_after_a_restart(
     robot, camera, frames, tmp_path
 ):
     images = np.stack([frame.image for frame in frames[:2]])
@@ -622,7 +624,7 @@ def test_a_camera_that_dies_is_named_and_used_again_when_it_is_back(
     camera.delay_ns += HOUR_NS
 
 
-def test_a_working_node_reports_its_work(camera, robot):
+def test_a_working_node_reports_rates_and_counts(camera, robot):
     def at_work(status):
         return status.level == DiagnosticStatus.OK and float(values(status)["fps"]) > 0
 
@@ -641,7 +643,7 @@ def test_a_working_node_reports_its_work(camera, robot):
     assert report["device"] == "cpu"
 
 
-def test_the_learned_filter_reports_model_engine_and_the_device_really_used(camera, robot):
+def test_diagnostics_report_model_engine_and_actual_device_of_the_filter(camera, robot):
     with changed(robot, device="cuda:7", method="cn"):
         report = values(diagnosis(robot, lambda s: "model" in values(s), camera.show_another))
     assert report["method"] == "cn"
@@ -695,7 +697,7 @@ def test_all_parameters_are_described_with_their_range(robot):
         ("scale.source", "constant_speed", "needs a positive speed_mps"),
     ],
 )
-def test_a_bad_value_is_refused_with_the_reason(robot, name, value, reason):
+def test_an_invalid_value_is_refused_with_the_reason(robot, name, value, reason):
     refused = set_parameter(robot, name, value)
     assert not refused.successful
     assert reason in refused.reason
@@ -713,7 +715,7 @@ def test_a_parameter_cannot_be_deleted_and_can_be_set_afterwards(robot, camera, 
     camera.show_another()
 
 
-def test_other_frames_and_another_place_of_the_camera_take_effect(robot, camera, frames):
+def test_changed_frames_and_mounting_take_effect(robot, camera, frames):
     ahead = [1.0, 0.0, 0.2, -0.5, 0.5, -0.5, 0.5]
     with changed(robot, odom_frame="world", base_frame="robot", base_to_camera=ahead):
         camera.show(frames[0])
@@ -727,7 +729,7 @@ def test_other_frames_and_another_place_of_the_camera_take_effect(robot, camera,
     np.testing.assert_allclose(matrix(moved.pose.pose), expected, atol=1e-9)
 
 
-def test_another_length_of_the_path_takes_effect(robot, camera):
+def test_a_changed_path_length_takes_effect(robot, camera):
     paths = camera.connect(Path, "path")
     with changed(robot, path_length=2):
         last = [camera.show_another() for _ in range(3)][-1]
@@ -755,7 +757,7 @@ def true_way_m(frames):
     return np.linalg.norm(end[:3, 3] - start[:3, 3])
 
 
-def test_a_robot_of_known_speed_moves_in_metres(robot, camera, frames):
+def test_constant_speed_gives_metric_scale(robot, camera, frames):
     with changed(robot, scale__speed_mps=0.4, scale__source="constant_speed"):
         at_half_speed = way_m([camera.show(frame) for frame in frames])
     assert at_half_speed == pytest.approx(true_way_m(frames) / 2, rel=0.15)
@@ -803,7 +805,7 @@ def assert_metres_from_the_first_step(answers, frames):
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["from the second image", "always late"])
-def test_wheel_odometry_that_comes_late_gives_metres_from_the_first_step(
+def test_late_wheel_odometry_gives_metric_scale_from_the_first_motion(
     robot, camera, frames, source, late
 ):
     """The first image comes before all messages of the wheels, or every image before its own."""
@@ -826,7 +828,7 @@ def test_wheel_odometry_that_comes_late_gives_metres_from_the_first_step(
     assert "no scale" not in report.message
 
 
-def test_depth_that_comes_late_gives_metres_from_the_first_step(robot, camera, frames):
+def test_late_depth_gives_metric_scale_from_the_first_motion(robot, camera, frames):
     with changed(robot, scale__source="depth"):
         depths = robot.speak(Image, "depth", QUEUE)
         answers = []
@@ -840,7 +842,7 @@ def test_depth_that_comes_late_gives_metres_from_the_first_step(robot, camera, f
     assert_metres_from_the_first_step(answers, frames)
 
 
-def test_wheel_odometry_gives_metres(robot, camera, frames, source):
+def test_wheel_odometry_gives_metric_scale(robot, camera, frames, source):
     with changed(robot, scale__source="odom"):
         wheels = robot.speak(Odometry, "odom", QUEUE)
         for message in wheel_odometry(camera, frames, source):
@@ -854,7 +856,7 @@ def test_wheel_odometry_gives_metres(robot, camera, frames, source):
     assert report["scale_known"].endswith("%")
 
 
-def test_depth_gives_metres(robot, camera, frames):
+def test_depth_gives_metric_scale(robot, camera, frames):
     with changed(robot, scale__source="depth"):
         depths = robot.speak(Image, "depth", QUEUE)
         answers = []
@@ -868,7 +870,7 @@ def test_depth_gives_metres(robot, camera, frames):
 
 
 @pytest.mark.parametrize("topic", ["odom", "depth"])
-def test_without_what_scale_needs_the_node_says_so_and_still_answers(robot, camera, topic):
+def test_a_missing_scale_input_is_reported_and_odometry_continues(robot, camera, topic):
     with changed(robot, scale__source=topic):
         no_scale = f"no scale from {topic}, positions are "
         missing = says(no_scale, f"no publisher on /{topic}")
@@ -893,7 +895,7 @@ def test_without_what_scale_needs_the_node_says_so_and_still_answers(robot, came
     assert lines
 
 
-def test_nothing_is_published_where_nobody_says_how_the_camera_is_mounted(tmp_path, frames):
+def test_without_the_mounting_of_the_camera_nothing_is_published(tmp_path, frames):
     """In a namespace, with compressed images, stamps that differ, and a simulated clock."""
     topic = "/front/camera/image/compressed"
     arguments = ("-r", "__ns:=/front", "-r", "image:=camera/image")
@@ -947,7 +949,7 @@ def test_nothing_is_published_where_nobody_says_how_the_camera_is_mounted(tmp_pa
         assert "Traceback" not in robot.log
 
 
-def test_a_managed_node_works_while_it_is_active(tmp_path, frames):
+def test_a_lifecycle_node_works_only_while_active(tmp_path, frames):
     with running_node(tmp_path, autostart="false", base_frame=FRAME) as robot:
 
         def state():
@@ -1017,14 +1019,14 @@ def test_a_managed_node_works_while_it_is_active(tmp_path, frames):
     ],
     ids=str,
 )
-def test_settings_that_cannot_be_used_end_the_node_with_the_reason(tmp_path, parameters, reason):
+def test_invalid_settings_end_the_node_with_the_reason(tmp_path, parameters, reason):
     with running_node(tmp_path, **parameters) as robot:
         assert robot.process.wait(DEADLINE_S) == 1
         assert robot.log.count(reason) == 1
         assert "Traceback" not in robot.log
 
 
-def test_unknown_parameters_are_warned_about_with_the_nearest_name(tmp_path):
+def test_unknown_parameters_cause_a_warning_with_the_closest_name(tmp_path):
     file = tmp_path / "some.yaml"
     file.write_text("/**:\n  ros__parameters:\n    scale:\n      sorce: none\n    zzz: 1\n")
     with running_node(tmp_path, "--params-file", str(file), max_keypoint=300) as robot:
@@ -1048,7 +1050,7 @@ def run_node(tmp_path, *arguments, **variables):
     )
 
 
-def test_help_names_topics_parameters_and_examples_without_starting_ros(tmp_path):
+def test_help_lists_topics_parameters_and_examples_without_starting_ros(tmp_path):
     done = run_node(tmp_path, "--help", ROS_LOG_DIR="/dev/null/nowhere")
     assert done.returncode == 0
     assert not done.stderr
@@ -1070,7 +1072,7 @@ def test_help_names_topics_parameters_and_examples_without_starting_ros(tmp_path
         ((), {"ROS_LOG_DIR": "", "HOME": "/dev/null"}, "log directory '/dev/null/.ros/log'"),
     ],
 )
-def test_what_ros_refuses_at_the_start_is_one_sentence(tmp_path, arguments, variables, reason):
+def test_errors_of_ros_at_startup_become_one_sentence(tmp_path, arguments, variables, reason):
     done = run_node(tmp_path, "--ros-args", *arguments, **variables)
     assert done.returncode == 1
     sentence = done.stderr.splitlines()[-1]  # rcl may log a line of its own before
@@ -1088,7 +1090,7 @@ def test_what_ros_refuses_at_the_start_is_one_sentence(tmp_path, arguments, vari
         ("image", "give NAME:=NAME"),
     ],
 )
-def test_names_that_ros_does_not_allow_end_the_node_with_the_reason(tmp_path, rule, remedy):
+def test_invalid_ros_names_end_the_node_with_the_reason(tmp_path, rule, remedy):
     done = run_node(tmp_path, "--ros-args", "-r", rule)
     assert done.returncode == 1
     assert f"error: invalid argument -r {rule}: " in done.stderr
@@ -1096,7 +1098,7 @@ def test_names_that_ros_does_not_allow_end_the_node_with_the_reason(tmp_path, ru
     assert "Traceback" not in done.stderr
 
 
-def test_a_managed_node_that_cannot_be_configured_stays_up_and_can_be_told_better(tmp_path):
+def test_a_lifecycle_node_that_fails_to_configure_stays_up_and_can_be_corrected(tmp_path):
     with running_node(tmp_path, autostart="false", method="foo") as robot:
 
         def configure():
@@ -1110,7 +1112,7 @@ def test_a_managed_node_that_cannot_be_configured_stays_up_and_can_be_told_bette
         assert robot.end() == 0
 
 
-def test_a_publisher_of_other_qos_is_named(camera, robot):
+def test_a_publisher_with_incompatible_qos_is_named(camera, robot):
     robot.node.destroy_publisher(camera.images)
     best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
     unheard = robot.node.create_publisher(Image, "image", best_effort)

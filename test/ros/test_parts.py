@@ -76,7 +76,7 @@ def state(T_wc=T_WC, **changes):
     return replace(made, **changes)
 
 
-def test_covariance_of_the_base_is_that_of_a_camera_that_errs():
+def test_covariance_of_the_base_matches_simulated_camera_errors():
     root = 1e-4 * RNG.normal(size=(6, 6))
     errors = RNG.normal(size=(20_000, 6)) @ root.T
 
@@ -98,7 +98,7 @@ def test_covariance_of_the_base_is_that_of_a_camera_that_errs():
     np.testing.assert_allclose(motion.covariance[3:, 3:], expected, atol=tolerance)
 
 
-def test_velocity_of_the_base_includes_the_swing_about_the_camera():
+def test_velocity_of_the_base_includes_the_lever_arm():
     linear, angular, dt = np.array([0.4, -0.2, 1.0]), np.array([0.1, 0.3, -0.2]), 1e-6
     step = rigid(angular * dt, linear * dt)
     before = base_motion(state(), T_BC, np.eye(6)).T_ob
@@ -110,7 +110,7 @@ def test_velocity_of_the_base_includes_the_swing_about_the_camera():
     np.testing.assert_allclose(twist[3:], turn, atol=1e-4)
 
 
-def test_velocity_is_as_uncertain_as_landmarks_and_time_leave_it():
+def test_velocity_covariance_follows_landmark_depth_and_elapsed_time():
     last, now = state(), state(stamp_ns=2 * 10**9)
     near = twist_covariance(now, last, 500.0, 1.0)
     far = twist_covariance(replace(now, points_cam=10 * now.points_cam), last, 500.0, 1.0)
@@ -120,7 +120,7 @@ def test_velocity_is_as_uncertain_as_landmarks_and_time_leave_it():
     np.testing.assert_allclose(soon, 4 * near, rtol=0.01)
 
 
-def test_velocity_is_as_uncertain_as_the_scale():
+def test_velocity_covariance_includes_the_scale_error():
     speed = np.array([0.3, -0.4, 1.2])
     now = state(stamp_ns=2 * 10**9, twist=np.concatenate([speed, np.zeros(3)]))
     for sigma in (0.02, 1.0):
@@ -173,7 +173,7 @@ def test_every_published_covariance_is_symmetric_and_positive_definite(
 @pytest.mark.parametrize(
     "held", [{"status": "lost"}, {"status": "rotation_only", "points_cam": np.empty((0, 3))}]
 )
-def test_velocity_is_unknown_where_the_pose_is_or_was_held(held):
+def test_velocity_is_unknown_if_the_pose_is_or_was_held(held):
     for now, last in [(state(**held), state()), (state(), state(**held))]:
         spread = twist_covariance(replace(now, stamp_ns=2 * 10**9), last, 500.0, 1.0)
         np.testing.assert_array_equal(spread, UNKNOWN_VARIANCE * np.eye(6))
@@ -215,7 +215,7 @@ def test_markers_show_landmarks_by_score_rejected_rays_and_keyframes_in_the_came
     assert np.isclose(distance, 0).sum() == 4
 
 
-def test_markers_replace_those_before_and_are_deleted_when_there_is_nothing_to_show():
+def test_markers_replace_earlier_ones_and_are_deleted_if_empty():
     now, keyframe, _ = two_views()
     shown = inlier_markers(Header(), now, [keyframe]).markers
     lost = replace(now, relative=None, points_cam=np.empty((0, 3)), scores=np.empty(0))
@@ -225,7 +225,7 @@ def test_markers_replace_those_before_and_are_deleted_when_there_is_nothing_to_s
     assert all(m.lifetime.sec > 0 for m in shown), "old ones vanish when the node is silent"
 
 
-def test_the_mounting_is_never_guessed(monkeypatch):
+def test_a_missing_mounting_is_an_error_not_identity(monkeypatch):
     monkeypatch.setattr(compat, "tf2_ros", None)
     mounting = Mounting(None, "base_link", None)
     with pytest.raises(ConfigError, match="tf2_ros is not installed"):
@@ -265,7 +265,7 @@ class LateTf:
         return transform_message(Header(frame_id=target), source, motion, False)
 
 
-def test_an_image_waits_for_a_transform_that_is_on_its_way_but_not_for_ever(monkeypatch):
+def test_an_image_waits_for_a_late_transform_for_a_limited_time(monkeypatch):
     tf = LateTf()
     monkeypatch.setattr(compat, "tf2_ros", tf)
     monkeypatch.setattr("lgc_ros.ros.mounting.WAIT_S", DEADLINE_S)
@@ -287,7 +287,7 @@ def test_an_image_waits_for_a_transform_that_is_on_its_way_but_not_for_ever(monk
         mounting.T_bc("left")
 
 
-def test_a_busy_worker_takes_the_newest_item_and_counts_the_others():
+def test_a_busy_worker_processes_the_newest_item_and_counts_dropped_ones():
     started, go_on, seen, done = (threading.Event(), threading.Event(), [], threading.Event())
 
     def work(item):
@@ -309,7 +309,7 @@ def test_a_busy_worker_takes_the_newest_item_and_counts_the_others():
     assert worker.dropped == 3
 
 
-def test_one_call_runs_behind_its_caller_and_the_next_one_waits_for_it():
+def test_a_call_runs_in_the_background_and_the_next_one_waits_for_it():
     prepared_next, ended = threading.Event(), []
     behind = SerialThread("behind")
 
@@ -452,11 +452,11 @@ def report_of(p, images_s=(), infos_s=(), dropped=0):
         ),
     ],
 )
-def test_stamps_that_never_match_are_explained_with_a_remedy_that_can_help(p, infos_s, remedy):
+def test_stamps_that_never_match_are_reported_with_an_effective_remedy(p, infos_s, remedy):
     assert remedy in report_of(p, [1.0], infos_s)
 
 
-def test_a_node_that_is_too_slow_is_not_told_to_do_what_it_does():
+def test_a_slow_node_suggests_only_remedies_not_in_use():
     slow = report_of(settings(), [1.0], [1.0], dropped=9)
     assert "use the profile fast, or fewer max_keypoints than 2000" in slow
     fast = report_of(settings("fast", pipelined=True), [1.0], [1.0], dropped=9)
@@ -476,7 +476,7 @@ def frame_at(now_ns, shape=(48, 64)):
     return Frame(0, now_ns, np.zeros(shape, np.uint8))
 
 
-def test_wheel_odometry_says_where_the_camera_was_between_two_messages():
+def test_wheel_odometry_is_interpolated_at_the_stamp_of_the_image():
     wheels = WheelOdometry()
     start, end = rigid((0, 0, 0.2), (1.0, 2.0, 0.0)), rigid((0, 0, 0.6), (2.0, 4.0, 0.0))
     wheels.add(odom(10**9, start))
@@ -488,7 +488,7 @@ def test_wheel_odometry_says_where_the_camera_was_between_two_messages():
     np.testing.assert_allclose(T_oc, expected, atol=1e-9)
 
 
-def test_wheel_odometry_waits_for_what_is_on_its_way():
+def test_an_image_waits_for_wheel_odometry_of_its_stamp():
     wheels = WheelOdometry()
     wheels.add(odom(10**9, T_WC))
     found = []
@@ -501,7 +501,7 @@ def test_wheel_odometry_waits_for_what_is_on_its_way():
     np.testing.assert_allclose(found[0], T_WC, atol=1e-9)
 
 
-def test_wheel_odometry_that_comes_after_its_image_is_known_then():
+def test_late_wheel_odometry_is_available_once_it_arrives():
     wheels = WheelOdometry()
     wheels.add(odom(10**9, T_WC))
     T_oc = wheels.measure(frame_at(10**9 + 10**7), T_BC)[1]
@@ -513,7 +513,7 @@ def test_wheel_odometry_that_comes_after_its_image_is_known_then():
     assert wheels.met_s > 0, "the image before has found its counterpart"
 
 
-def test_wheel_odometry_is_not_guessed_before_after_or_between_distant_messages():
+def test_wheel_odometry_is_not_extrapolated_nor_interpolated_over_long_gaps():
     wheels = WheelOdometry()
     assert wheels.measure(frame_at(10**9), T_BC)[1]() is None
     wheels.add(odom(10 * 10**9, T_WC))
@@ -526,7 +526,7 @@ def test_wheel_odometry_is_not_guessed_before_after_or_between_distant_messages(
     assert wheels.measure(frame_at(20 * 10**9), T_BC)[1]() is None, "stamps have jumped back"
 
 
-def test_wheel_odometry_without_a_pose_is_reported_and_left_out():
+def test_invalid_wheel_odometry_is_reported_and_ignored():
     wheels = WheelOdometry()
     wheels.add(odom(10**9, T_WC, x=float("nan")))
     assert "has an invalid pose" in wheels.fault
@@ -563,7 +563,7 @@ def test_depth_of_the_same_stamp_is_in_metres(depth):
         (np.ones((48, 64, 3), np.uint8), "holds no depth"),
     ],
 )
-def test_depth_that_does_not_fit_is_reported_and_left_out(depth, fault):
+def test_depth_of_the_wrong_size_or_type_is_reported_and_ignored(depth, fault):
     images = DepthImages(slop_s=0.0)
     images.add(depth_message(10**9, depth))
     assert images.measure(frame_at(10**9), T_BC)[0].depth is None

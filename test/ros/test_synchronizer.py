@@ -74,7 +74,7 @@ def test_equal_stamps_are_paired_once_whichever_comes_first(slop_s):
     assert streams.pairs == [(1, 1), (2, 2)], "a camera_info belongs to one image"
 
 
-def test_exact_pairing_takes_no_other_stamp():
+def test_exact_pairing_requires_equal_stamps():
     streams = Streams()
     streams.image(1)
     streams.info(1 + 1e-9)
@@ -121,7 +121,7 @@ def test_unmatched_messages_of_the_future_do_not_block_later_pairs(slop_s, stale
         assert streams.pairs == [(stamp_s, stamp_s) for stamp_s in range(1, 39)]
 
 
-def test_what_waited_when_stamps_jumped_back_is_never_paired():
+def test_messages_from_before_a_time_jump_are_never_paired():
     """In the second round of a looped recording, the image of the first is another one."""
     streams = Streams()
     streams.image(5)

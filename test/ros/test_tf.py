@@ -160,14 +160,14 @@ def camera(mounted):
     return mounted
 
 
-def test_odometry_is_that_of_the_base_on_which_tf_puts_the_camera(camera, frames):
+def test_odometry_uses_the_mounting_from_tf(camera, frames):
     offline = VisualOdometry(OdometryOptions(**OPTIONS))
     for frame in frames:
         T_ob = T_BC @ offline.process(frame).T_wc @ np.linalg.inv(T_BC)
         np.testing.assert_allclose(pose_of(camera.show(frame)), T_ob, atol=1e-6)
 
 
-def test_tf_has_the_pose_of_the_odometry_at_the_stamp_of_the_image(camera, frames):
+def test_tf_and_odometry_have_the_same_pose_and_stamp(camera, frames):
     for frame in frames:
         odometry = camera.show(frame)
         time = Time.from_msg(odometry.header.stamp)
@@ -200,7 +200,7 @@ def test_tf_is_published_before_the_odometry_of_the_same_image(camera, frames):
         camera.robot.node.destroy_subscription(subscription)
 
 
-def test_the_first_image_waits_for_a_static_transform_that_is_on_its_way(tmp_path, frames):
+def test_the_first_image_waits_for_a_late_static_transform(tmp_path, frames):
     """A player that holds images until they are answered would wait in vain for the first."""
     with running_node(tmp_path, **RELIABLE) as robot:
         camera = TfCamera(robot, frames)
@@ -212,7 +212,7 @@ def test_the_first_image_waits_for_a_static_transform_that_is_on_its_way(tmp_pat
         assert "ERROR" not in robot.log
 
 
-def test_a_node_that_waits_for_a_transform_answers_and_ends(tmp_path, frames):
+def test_a_node_waiting_for_a_transform_stays_responsive_and_shuts_down(tmp_path, frames):
     with running_node(tmp_path, **RELIABLE) as robot:
         camera = TfCamera(robot, frames)
         camera.send(frames[0])
@@ -222,7 +222,7 @@ def test_a_node_that_waits_for_a_transform_answers_and_ends(tmp_path, frames):
         assert "Traceback" not in robot.log
 
 
-def test_inverted_the_base_is_the_parent_and_the_pose_the_same(camera, frames):
+def test_invert_tf_publishes_the_inverse_with_the_base_as_parent(camera, frames):
     camera.set(invert_tf=True)
     camera.tf.clear()
     heard = len(camera.transforms)
@@ -234,7 +234,7 @@ def test_inverted_the_base_is_the_parent_and_the_pose_the_same(camera, frames):
     np.testing.assert_allclose(np.linalg.inv(matrix_of(last.transform)), T_ob, atol=1e-9)
 
 
-def test_without_publish_tf_there_is_odometry_alone(camera, frames):
+def test_without_publish_tf_only_odometry_is_published(camera, frames):
     camera.set(publish_tf=False)
     heard = len(camera.transforms)
     camera.show(frames[0])
@@ -245,7 +245,7 @@ def test_without_publish_tf_there_is_odometry_alone(camera, frames):
     assert first.header.stamp == shown.header.stamp
 
 
-def test_an_unconfigured_node_leaves_tf(camera):
+def test_an_unconfigured_node_does_not_publish_tf(camera):
     robot = camera.robot
 
     def trigger(number):
