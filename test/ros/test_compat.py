@@ -399,8 +399,8 @@ def test_invalid_messages_are_refused_with_the_reason():
         (np.zeros((2, 2), np.float16), "passthrough", "type float16 is not an image"),
         (np.zeros(4, np.uint8), "mono8", "shape \\(4,\\)"),
         (np.zeros((0, 2), np.uint8), "mono8", "shape \\(0, 2\\)"),
-        (np.zeros((2, 2), np.uint8), "bgr8", "type 8UC1 cannot be in encoding 'bgr8'"),
-        (np.zeros((2, 2), np.uint8), "mono16", "type 8UC1 cannot be in encoding 'mono16'"),
+        (np.zeros((2, 2), np.uint8), "bgr8", "type 8UC1 does not fit the encoding 'bgr8'"),
+        (np.zeros((2, 2), np.uint8), "mono16", "type 8UC1 does not fit the encoding 'mono16'"),
         (np.zeros((2, 2), np.uint8), "bgr9", "'bgr9' is not known"),
     ],
 )
