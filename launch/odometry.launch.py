@@ -1,4 +1,4 @@
-"""Visual odometry of one camera, and RViz if asked for.
+"""Visual odometry of one camera, optionally with RViz.
 
     ros2 launch lgc_ros odometry.launch.py image:=/cam/image_raw camera_info:=/cam/camera_info
 
@@ -22,22 +22,23 @@ from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from lgc_ros.ros.dds_profile import choose_dds_profile
 from lgc_ros.ros.launching import checked_arguments, failing_with
+from lgc_ros.ros.node_parameters import describe_parameters
 
-# Of the installed share folder, or of the checkout: both have the same layout.
+# The installed share folder and the checkout have the same layout.
 CONFIG = Path(__file__).resolve().parents[1] / "config"
 NODE = "lgc_odometry"
-# The node finishes the frame at hand, which may take a small computer some time.
+# The node finishes the current frame, which may take long on a small computer.
 CLOSING_S = "30"
 TRUE_FALSE = ("true", "false")
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
 
 INPUTS = {
-    "image": "topic of the images; compressed ones without their ending /compressed",
-    "camera_info": "topic of the calibration, with the stamps of the images",
-    "odom": "topic of wheel odometry, for scale.source odom",
-    "depth": "topic of depth images, for scale.source depth",
+    "image": "Image topic; for compressed images, without the suffix /compressed",
+    "camera_info": "CameraInfo topic, stamped as the images",
+    "odom": "Wheel odometry topic, for scale.source odom",
+    "depth": "Depth image topic, for scale.source depth",
 }
-# What the RViz configuration shows, by the names that the node has by default.
+# Outputs of the node that the RViz configuration shows.
 SHOWN = ("odometry", "path", "inliers", "matches_image")
 
 
@@ -47,28 +48,26 @@ def _numbers(text: str) -> list[float]:
 
 def _boolean(text: str) -> bool:
     if text.lower() not in TRUE_FALSE:
-        raise ValueError("give true or false")
+        raise ValueError("use true or false")
     return text.lower() == "true"
 
 
-# Parameters of the node that are arguments, too: type and description.
-PARAMETERS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "profile": (str, "default, fast, accurate or a YAML file: where the settings come from"),
-    "method": (str, "which matches to trust: cn (learned filter) or one such as ransac+ratio"),
-    "device": (str, "where the filter runs: auto, cpu, cuda or cuda:N"),
-    "image_transport": (str, "raw, or compressed: subscribe to image/compressed"),
-    "rectified": (_boolean, "the images are rectified (image_rect topics): true or false"),
-    "odom_frame": (str, "frame of the odometry, fixed in the world"),
-    "base_frame": (str, "frame of the robot; that of the images for the motion of the camera"),
-    "base_to_camera": (
-        _numbers,
-        "pose of the camera in base_frame, if TF does not say: x y z (m) and quaternion x y z w",
-    ),
-    "publish_tf": (_boolean, "publish odom_frame -> base_frame on /tf: true or false"),
+# Parameters of the node that are also launch arguments, with the type of their values.
+PARAMETERS: dict[str, Callable[[str], Any]] = {
+    "profile": str,
+    "method": str,
+    "device": str,
+    "image_transport": str,
+    "rectified": _boolean,
+    "odom_frame": str,
+    "base_frame": str,
+    "base_to_camera": _numbers,
+    "publish_tf": _boolean,
 }
 
 
 def generate_launch_description() -> LaunchDescription:
+    descriptions = describe_parameters()
     description = LaunchDescription(
         [
             *(
@@ -76,45 +75,47 @@ def generate_launch_description() -> LaunchDescription:
                 for name, description in INPUTS.items()
             ),
             DeclareLaunchArgument(
-                "namespace", default_value="", description="namespace of the node and its topics"
+                "namespace", default_value="", description="Namespace of the node and its topics"
             ),
-            DeclareLaunchArgument("name", default_value=NODE, description="name of the node"),
+            DeclareLaunchArgument("name", default_value=NODE, description="Name of the node"),
             DeclareLaunchArgument(
                 "config",
                 default_value=str(CONFIG / "odometry.yaml"),
-                description="YAML file with parameters of the node",
+                description="YAML file with the parameters of the node",
             ),
             *(
                 DeclareLaunchArgument(
-                    name, default_value="", description=f"{description}; empty: as in config"
+                    name,
+                    default_value="",
+                    description=f"{descriptions[name]}; empty: as in config",
                 )
-                for name, (_, description) in PARAMETERS.items()
+                for name in PARAMETERS
             ),
             DeclareLaunchArgument(
                 "use_sim_time",
                 default_value="false",
                 choices=TRUE_FALSE,
-                description="take the time from /clock, for bags and simulators",
+                description="Use the time of /clock, for bags and simulators",
             ),
             DeclareLaunchArgument(
                 "reliable",
                 default_value="false",
                 choices=TRUE_FALSE,
-                description="have lost images sent again, for bags; cameras must offer it",
+                description="Subscribe with reliable QoS, for bags; the publisher must offer it",
             ),
             DeclareLaunchArgument(
                 "log_level",
                 default_value="info",
                 choices=LOG_LEVELS,
-                description="what the node logs",
+                description="Log level of the node",
             ),
             DeclareLaunchArgument(
-                "rviz", default_value="false", choices=TRUE_FALSE, description="show all in RViz"
+                "rviz", default_value="false", choices=TRUE_FALSE, description="Start RViz"
             ),
             DeclareLaunchArgument(
                 "rviz_config",
                 default_value=str(CONFIG / "lgc.rviz"),
-                description="configuration of RViz",
+                description="RViz configuration file",
             ),
             OpaqueFunction(function=_start),
         ]
@@ -123,7 +124,7 @@ def generate_launch_description() -> LaunchDescription:
 
 
 def _start(context: LaunchContext) -> list[Action]:
-    """The node, and RViz in the same namespace, whose displays are led to the node's topics."""
+    """The node, and RViz in the same namespace, with its displays remapped to the node."""
 
     def value(name: str) -> str:
         return LaunchConfiguration(name).perform(context)
@@ -135,8 +136,8 @@ def _start(context: LaunchContext) -> list[Action]:
     sim_time = {"use_sim_time": True} if value("use_sim_time") == "true" else {}
     overrides = _given(value) | _qos(namespace, value) | sim_time
     dds = choose_dds_profile(context.environment, CONFIG, 2 if value("rviz") == "true" else 1)
-    if dds.environment:  # what stands in its way is said by the node
-        dds.say(launch.logging.get_logger("lgc_ros"))
+    if dds.environment:  # otherwise the node logs why not
+        dds.log_to(launch.logging.get_logger("lgc_ros"))
     node = Node(
         package="lgc_ros",
         executable="odometry_node",
@@ -167,20 +168,22 @@ def _start(context: LaunchContext) -> list[Action]:
 
 
 def _given(value: Callable[[str], str]) -> dict[str, Any]:
-    """The parameters that were given as arguments; they win over those of the file."""
+    """Parameters given as arguments, which override those of the file."""
     given = {}
-    for name, (read, description) in PARAMETERS.items():
+    for name, read in PARAMETERS.items():
         text = value(name)
         try:
             if text:
                 given[name] = read(text)
         except ValueError as error:
-            raise ValueError(f"{name}:={text} cannot be used ({error}): {description}") from error
+            raise ValueError(
+                f"{name}:={text} cannot be used ({error}): {describe_parameters()[name]}"
+            ) from error
     return given
 
 
 def _qos(namespace: str, value: Callable[[str], str]) -> dict[str, str]:
-    """Overrides of the QoS of the camera's topics, which parameters name in full."""
+    """QoS overrides of the camera topics, whose parameters contain fully qualified names."""
     if value("reliable") == "false":
         return {}
     relative = value("image"), f"{value('image')}/compressed", value("camera_info")
@@ -189,7 +192,7 @@ def _qos(namespace: str, value: Callable[[str], str]) -> dict[str, str]:
 
 
 def _existing(argument: str, path: str) -> str:
-    """The path; launch_ros would go on without a file that is not there."""
+    """Check that the file exists; launch_ros ignores missing parameter files."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"{argument}:={path} is not a file: give the path of a YAML file")
     return path

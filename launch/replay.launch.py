@@ -1,10 +1,10 @@
-"""Play a bag to the node, record what it publishes, and compare that with the truth.
+"""Play a bag to the node, record its output, and evaluate it against ground truth.
 
     ros2 launch lgc_ros replay.launch.py bag:=my_bag gt:=/ground_truth out:=results/replay
 
-It takes the arguments of odometry.launch.py, too; `--show-args` lists all. Bags are played and
-recorded by `lgc`, not by `ros2 bag`: it holds each image back until the node has answered the one
-before, so that no frame is lost however slow the machine is, and a replay can be repeated.
+The arguments of odometry.launch.py apply as well; `--show-args` lists all. Bags are played and
+recorded by `lgc` instead of `ros2 bag`: it publishes an image only after the node has answered the
+previous one, so that a slow machine loses no frames and replays are repeatable.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from launch_ros.substitutions import ExecutableInPackage
 from lgc_ros.ros.dds_profile import choose_dds_profile
 from lgc_ros.ros.launching import checked_arguments, nearest
 
-# Of the installed share folder, or of the checkout: both have the same layout.
+# The installed share folder and the checkout have the same layout.
 SHARE = Path(__file__).resolve().parents[1]
 TRUE_FALSE = ("true", "false")
 PROCESSES = 3  # node, player and recorder
 RECORDING = "odometry.mcap"
 OUTPUTS = ("odometry", "pose", "relative_pose", "path", "inliers", "matches_image")
 ALIGNMENTS = ("sim3", "se3", "scale", "none")
-# Without keeping in step, the node may still be at work when the last image has been played.
+# With in_step:=false, the node may still be processing after the last image.
 LAST_FRAME_S = 3.0
-# Time to write the index of the recording, also on a busy machine.
+# Time to write the index of the recording on a busy machine.
 CLOSING_S = "60"
 
 
@@ -53,56 +53,7 @@ def generate_launch_description() -> LaunchDescription:
     )
     description = LaunchDescription(
         [
-            DeclareLaunchArgument("bag", description="rosbag2 folder, .mcap or .db3 file to play"),
-            DeclareLaunchArgument(
-                "image",
-                default_value="/camera/image_raw",
-                description="topic of the images in the bag; compressed ones without their "
-                "ending /compressed",
-            ),
-            DeclareLaunchArgument(
-                "camera_info",
-                default_value="/camera/camera_info",
-                description="topic of the calibration in the bag",
-            ),
-            DeclareLaunchArgument(
-                "out",
-                default_value="replay",
-                description="folder for odometry.mcap and, with gt, metrics.json",
-            ),
-            DeclareLaunchArgument(
-                "gt",
-                default_value="",
-                description="true poses of base_frame: a topic of the bag, or a file (TUM, "
-                "KITTI); empty: no evaluation",
-            ),
-            DeclareLaunchArgument(
-                "align",
-                default_value="sim3",
-                choices=ALIGNMENTS,
-                description="how the trajectory is laid over the truth before errors are taken",
-            ),
-            DeclareLaunchArgument(
-                "rate", default_value="1.0", description="bag seconds per second, at most"
-            ),
-            DeclareLaunchArgument(
-                "in_step",
-                default_value="true",
-                choices=TRUE_FALSE,
-                description="hold images back until the node has answered; false plays on, as a "
-                "camera would",
-            ),
-            DeclareLaunchArgument(
-                "answer_timeout",
-                default_value="20.0",
-                description="seconds to wait for the answer to an image; the replay fails after "
-                "three images without one",
-            ),
-            DeclareLaunchArgument(
-                "record",
-                default_value="odometry relative_pose",
-                description=f"outputs of the node to record: {', '.join(OUTPUTS)}",
-            ),
+            *_arguments(),
             OpaqueFunction(function=_prepare),
             node,
             OpaqueFunction(function=_replay),
@@ -111,8 +62,63 @@ def generate_launch_description() -> LaunchDescription:
     return checked_arguments(__file__, description)
 
 
+def _arguments() -> list[DeclareLaunchArgument]:
+    return [
+        DeclareLaunchArgument("bag", description="rosbag2 folder, .mcap or .db3 file to play"),
+        DeclareLaunchArgument(
+            "image",
+            default_value="/camera/image_raw",
+            description="Image topic in the bag; for compressed images, without the suffix "
+            "/compressed",
+        ),
+        DeclareLaunchArgument(
+            "camera_info",
+            default_value="/camera/camera_info",
+            description="CameraInfo topic in the bag",
+        ),
+        DeclareLaunchArgument(
+            "out",
+            default_value="replay",
+            description="Folder for odometry.mcap and, with gt, metrics.json",
+        ),
+        DeclareLaunchArgument(
+            "gt",
+            default_value="",
+            description="Ground truth of base_frame: a topic of the bag, or a TUM or KITTI file; "
+            "empty: no evaluation",
+        ),
+        DeclareLaunchArgument(
+            "align",
+            default_value="sim3",
+            choices=ALIGNMENTS,
+            description="Alignment applied before computing errors",
+        ),
+        DeclareLaunchArgument(
+            "rate", default_value="1.0", description="Maximum playback rate; 1.0 is real time"
+        ),
+        DeclareLaunchArgument(
+            "in_step",
+            default_value="true",
+            choices=TRUE_FALSE,
+            description="Hold each image until the node has answered the previous one; false: "
+            "play on as a camera would",
+        ),
+        DeclareLaunchArgument(
+            "answer_timeout",
+            default_value="20.0",
+            description="Seconds to wait for the answer to an image; the replay fails after "
+            "three consecutive images without one",
+        ),
+        DeclareLaunchArgument(
+            "record",
+            default_value="odometry relative_pose",
+            description=f"Outputs of the node to record: {', '.join(OUTPUTS)}",
+        ),
+    ]
+
+
 def _prepare(context: LaunchContext) -> None:
-    """Refuse what cannot work before anything runs."""
+    """Check the arguments before any process starts."""
     for output in LaunchConfiguration("record").perform(context).split():
         if output not in OUTPUTS:
             raise ValueError(f"record:={output} is not an output: {nearest(output, OUTPUTS)}")
@@ -120,12 +126,14 @@ def _prepare(context: LaunchContext) -> None:
     if not bag.exists():
         raise FileNotFoundError(f"bag:={bag} does not exist: give the path of a bag")
     if (out / RECORDING).exists():
-        raise FileExistsError(f"{out / RECORDING} exists: give another folder with out:=FOLDER")
+        raise FileExistsError(
+            f"{out / RECORDING} already exists: choose another folder with out:=FOLDER"
+        )
     out.mkdir(parents=True, exist_ok=True)
 
 
 def _replay(context: LaunchContext) -> list[Action]:
-    """Recorder and player, which waits for it and for the node; after them the evaluation."""
+    """Start recorder and player, which waits for it and for the node; then evaluate."""
 
     def value(name: str) -> str:
         return LaunchConfiguration(name).perform(context)
@@ -140,7 +148,7 @@ def _replay(context: LaunchContext) -> list[Action]:
     image, camera_info = value("image"), value("camera_info")
     if value("image_transport") == "compressed":
         image = f"{image}/compressed"
-    # A bag that does not hold what is remapped, be it to its own name, is refused.
+    # Remapping a topic to itself makes the player reject a bag that lacks it.
     held = [f"--remap={topic}:={topic}" for topic in (image, camera_info)]
     awaited = [f"--wait-for-subscribers={topic}" for topic in (image, camera_info, *topics)]
     step = [f"--in-step-with={odometry}", f"--answer-timeout={value('answer_timeout')}"]
@@ -170,7 +178,7 @@ def _replay(context: LaunchContext) -> list[Action]:
         if event.action in (record, evaluate) and event.returncode == 0:
             return EmitEvent(event=Shutdown(reason="the replay is complete"))
         if event.action not in (record, play, evaluate) and event.returncode != 0:
-            # odometry.launch.py has launch exit with 1.
+            # odometry.launch.py makes launch exit with 1.
             return EmitEvent(event=Shutdown(reason=f"{event.process_name} failed"))
         raise RuntimeError(
             f"the replay failed: {event.process_name} ended with exit code {event.returncode}, "

@@ -137,3 +137,12 @@ def test_no_file_names_a_place_of_one_machine_or_a_package_index():
     personal = re.compile(r"(?<![\w.~$}])/(home|Users|root|work|tmp)/\w|--(extra-)?index-url")
     found = {name: personal.search(text) for name, text in tracked_texts().items()}
     assert not {name: match[0] for name, match in found.items() if match}
+
+
+def test_no_two_public_classes_share_a_name():
+    found: dict[str, list[str]] = {}
+    for name, text in tracked_texts().items():
+        if name.startswith("lgc_ros/") and name.endswith(".py"):
+            for made in re.findall(r"(?m)^class ([A-Z]\w*)", text):
+                found.setdefault(made, []).append(name)
+    assert {made: names for made, names in found.items() if len(names) > 1} == {}

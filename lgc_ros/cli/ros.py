@@ -1,6 +1,6 @@
 """The commands that talk to ROS: `lgc play`, `lgc record`, `lgc demo`, `odometry_node`.
 
-ROS is imported when they run, so that everything else works without it.
+ROS is imported when they run, so that all other commands work without it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,49 @@ stdout = Console()
 
 CLOCK_HZ = 40.0
 
+ClockRateOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1, metavar="HZ", help=f"Rate of /clock; implies --clock. Default: {CLOCK_HZ:g}."
+    ),
+]
+PlayedTopicsOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TOPIC", help="Play only this topic. Repeat for several."),
+]
+RemapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A:=B", help="Publish topic A of the bag as B. Repeat for several topics."
+    ),
+]
+WaitOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TOPIC",
+        help="Start once this topic, of the bag or of another node, has a subscriber. Repeat "
+        "for several.",
+    ),
+]
+InStepOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOPIC",
+        help="Publish an image only after this topic (such as /lgc_odometry/odometry) has "
+        "answered the previous one, so that a slow node misses none. If the bag has several "
+        "image topics, wait for subscribers of the one that is answered.",
+    ),
+]
+AnswerTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        min=0.1,
+        metavar="S",
+        help="Seconds to wait for an answer with --in-step-with. Three consecutive images "
+        "without an answer end playback with an error.",
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
@@ -39,66 +82,41 @@ def register(app: typer.Typer) -> None:
 
 
 def odometry_node() -> int:
-    """Entry point of `odometry_node`, which says so when there is no ROS."""
+    """Entry point of `odometry_node`, with a clear error if ROS is not installed."""
     with explained_errors():
         from lgc_ros.ros.odometry_node import main
     return main()
 
 
 def play(
-    bag: Annotated[Path, typer.Argument(help="rosbag2 folder, .mcap or .db3 file.")],
-    rate: Annotated[float, typer.Option(min=1e-3, help="Bag seconds per second.")] = 1.0,
-    loop: Annotated[bool, typer.Option("--loop", help="Begin again at the end.")] = False,
+    bag: Annotated[
+        Path, typer.Argument(metavar="BAG", help="rosbag2 folder, .mcap or .db3 file.")
+    ],
+    rate: Annotated[
+        float, typer.Option(min=1e-3, metavar="X", help="Playback rate; 1 is real time.")
+    ] = 1.0,
+    loop: Annotated[bool, typer.Option("--loop", help="Start over at the end.")] = False,
     clock: Annotated[
         bool, typer.Option("--clock", help="Publish /clock, for nodes with use_sim_time.")
     ] = False,
-    clock_hz: Annotated[
-        float | None,
-        typer.Option(min=0.1, help=f"How often; implies --clock, which alone is {CLOCK_HZ:g}."),
-    ] = None,
-    topics: Annotated[
-        list[str] | None, typer.Option(help="Play this topic only; may be given several times.")
-    ] = None,
-    remap: Annotated[
-        list[str] | None,
-        typer.Option(help="FROM:=TO publishes under another name; may be given several times."),
-    ] = None,
+    clock_hz: ClockRateOption = None,
+    topics: PlayedTopicsOption = None,
+    remap: RemapOption = None,
     start_offset: Annotated[
-        float, typer.Option(min=0, help="Skip so many seconds of the bag.")
+        float, typer.Option(min=0, metavar="S", help="Skip the first S seconds of the bag.")
     ] = 0.0,
     duration: Annotated[
-        float | None, typer.Option(min=0, help="Play so many seconds of the bag.")
+        float | None, typer.Option(min=0, metavar="S", help="Play only S seconds of the bag.")
     ] = None,
     reliable: Annotated[
-        bool, typer.Option("--reliable", help="Publish reliably, whatever was recorded.")
+        bool,
+        typer.Option("--reliable", help="Publish with reliable QoS, whatever was recorded."),
     ] = False,
-    wait_for_subscribers: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOPIC",
-            help="Begin once somebody listens to this topic, of the bag or of another node; may "
-            "be given several times.",
-        ),
-    ] = None,
-    in_step_with: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOPIC",
-            help="Hold each image until this topic, such as /lgc_odometry/odometry, answered "
-            "the one before: a slow listener misses none. Of several topics with images name the "
-            "answered one with --wait-for-subscribers.",
-        ),
-    ] = None,
-    answer_timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1,
-            help="Seconds to wait for an answer with --in-step-with; three images in a row "
-            "without one end playing with an error.",
-        ),
-    ] = 20.0,
+    wait_for_subscribers: WaitOption = None,
+    in_step_with: InStepOption = None,
+    answer_timeout: AnswerTimeoutOption = 20.0,
 ) -> None:
-    """Publish a rosbag2: the recorded bytes, at the recorded pace, with the recorded QoS."""
+    """Publish a rosbag2 at its recorded pace, with the recorded bytes and QoS."""
     from lgc_ros.ros.bags.player import PlayOptions
     from lgc_ros.ros.bags.player import play as play_bag
     from lgc_ros.ros.session import session
@@ -132,24 +150,30 @@ def _remapping(rule: str) -> tuple[str, str]:
 
 
 def record(
-    out: Annotated[Path, typer.Argument(help="New .mcap file, or new rosbag2 folder.")],
-    topics: Annotated[list[str] | None, typer.Argument(help="Topics to record.")] = None,
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="New .mcap file, or new rosbag2 folder.")
+    ],
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics to record.")
+    ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Record all topics that are, or will be, published.")
+        bool, typer.Option("--all", help="Record all topics, also those published later.")
     ] = False,
     duration: Annotated[
-        float | None, typer.Option(min=0, help="Stop after so many seconds.")
+        float | None, typer.Option(min=0, metavar="S", help="Stop after S seconds.")
     ] = None,
     stop_after_idle: Annotated[
         float | None,
         typer.Option(
-            min=0, help="Stop when so many seconds passed without a message, after the first."
+            min=0,
+            metavar="S",
+            help="Stop after S seconds without a message, once the first one arrived.",
         ),
     ] = None,
 ) -> None:
-    """Write topics to a bag until Ctrl-C; kill -9 loses at most the last second.
+    """Record topics to a bag until Ctrl-C; kill -9 loses at most the last second.
 
-    Says `ready` once all named topics are published and connected.
+    Prints `ready` once all named topics have connected publishers.
     """
     from lgc_ros.ros.bags.recorder import RecordOptions
     from lgc_ros.ros.bags.recorder import record as record_topics
@@ -169,19 +193,23 @@ def record(
         )
     stdout.print(_counts_table("recorded", counts))
     for topic in (topic for topic, count in counts.items() if not count):
-        typer.echo(f"nothing came on {topic}: is it published, in this ROS_DOMAIN_ID?", err=True)
+        typer.echo(f"no messages on {topic}: check that it is published in this domain", err=True)
     typer.echo(f"wrote {out}")
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/demo"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
+        "results/demo"
+    ),
     frames: Annotated[
         int,
-        typer.Option(min=10, max=120, help="Length of the walk; 120 lead once around the room."),
+        typer.Option(min=10, max=120, metavar="N", help="Number of images; 120 are one loop."),
     ] = 120,
-    width: Annotated[int, typer.Option(min=160, help="Width of the images in pixels.")] = 640,
+    width: Annotated[
+        int, typer.Option(min=160, metavar="PX", help="Image width in pixels.")
+    ] = 640,
 ) -> None:
-    """A synthetic walk through the real node over DDS, evaluated, with a report to look at."""
+    """Play a synthetic sequence to the node over DDS, evaluate it and write a report."""
     from lgc_ros.ros.demo import STEPS, DemoOptions, run_demo
 
     columns = (
@@ -202,12 +230,12 @@ def demo(
         m = run_demo(out, DemoOptions(frames, width), show).metrics()
     typer.echo(
         f"{m['answered']} of {m['frames']} images answered, {m['dropped']} dropped, "
-        f"{m['latency_ms']['median']:.0f} ms each (median)"
+        f"median latency {m['latency_ms']['median']:.0f} ms"
     )
-    typer.echo(f"absolute error {100 * m['ate_rmse_m']:.1f} cm over {m['path_m']:.1f} m")
+    typer.echo(f"trajectory error (ATE) {100 * m['ate_rmse_m']:.1f} cm over {m['path_m']:.1f} m")
     for method, error_deg in m["pair_error_deg"].items():
-        typer.echo(f"two views far apart: {method} {error_deg:.1f} degrees off")
-    typer.echo(f"Look at {out / 'report.html'}")
+        typer.echo(f"wide-baseline pair: {method} pose error {error_deg:.1f} deg")
+    typer.echo(f"report: {out / 'report.html'}")
 
 
 def _counts_table(done: str, counts: Counter[str]) -> Table:

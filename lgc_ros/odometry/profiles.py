@@ -1,8 +1,8 @@
-"""Settings of visual odometry by name or file: shipped profiles, and what a user changes in them.
+"""Profiles: odometry settings by name or file, with overrides.
 
-A profile is a YAML mapping of `OdometryOptions`; what it leaves out is as in `default`. With
-`base: NAME` it changes another profile instead. The config.yaml that a run leaves behind is a
-profile, too: its settings are in the section `odometry`.
+A profile is a YAML mapping of `OdometryOptions`; missing settings have the values of `default`.
+With `base: NAME` it extends another profile instead. The config.yaml that a run writes is also a
+profile: its settings are in the section `odometry`.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ PROFILES = ("default", "fast", "accurate")
 BASE = "base"
 RUN_SECTION = "odometry"
 SECTIONS = {"scale": ScaleOptions}
-# Sources of scale that need a number: the setting it is, and what stands for it in messages.
+# Scale sources that need a number: its setting, and its placeholder in messages.
 SCALE_NUMBERS = {
     "constant_speed": ("speed_mps", "MPS"),
     "camera_height": ("camera_height_m", "METRES"),
 }
-# How the annotation of a field is met; a number may be written as YAML does not know it (1e-4).
+# Types by annotation. Values are converted, because YAML reads numbers such as 1e-4 as strings.
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 def load_profile(
     profile: str | Path = "default", overrides: Mapping[str, Any] | None = None
 ) -> OdometryOptions:
-    """The settings of a shipped profile or a YAML file, with some of them replaced.
+    """Load a shipped profile or a YAML file, with some settings replaced.
 
     Args:
         profile: one of PROFILES, or the path of a YAML file.
-        overrides: settings that win over the profile's; `scale` may be a mapping itself.
+        overrides: settings that replace those of the profile; `scale` may be a mapping itself.
     """
     settings = _settings(profile, ())
     try:
         return _build(OdometryOptions, _merged(settings, overrides or {}), "")
     except ConfigError:
-        # Only what is wrong in the profile by itself is blamed on it.
+        # Blame the profile only for its own errors.
         _build(OdometryOptions, settings, str(profile))
         raise
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
-    """Overrides from texts such as `window=8` and `scale.speed_mps=1.2`."""
+    """Overrides from strings such as `window=8` and `scale.speed_mps=1.2`."""
     overrides: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -59,7 +59,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
         section, dot, name = key.strip().partition(".")
         target = overrides.setdefault(section, {}) if dot else overrides
         if not isinstance(target, dict):
-            raise ConfigError(f"'{assignment}' sets a part of {section}, set as a whole before")
+            raise ConfigError(f"'{assignment}' conflicts with an earlier {section}=...")
         try:
             target[name if dot else section] = parse_yaml(value)
         except YamlError as error:
@@ -68,9 +68,9 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def parse_scale(text: str, known: Collection[str] = ()) -> dict[str, Any]:
-    """Overrides of `scale` from texts such as `depth` and `constant_speed:1.2`.
+    """Overrides of `scale` from strings such as `depth` and `constant_speed:1.2`.
 
-    The number may be left out if its setting is among the `known` ones.
+    The number may be omitted if its setting is among the `known` ones.
     """
     source, colon, number = text.partition(":")
     setting, unit = SCALE_NUMBERS.get(source, (None, None))
@@ -91,7 +91,7 @@ def dump_profile(options: OdometryOptions) -> dict[str, Any]:
 def _settings(profile: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
     path = _path(profile).resolve()
     if str(path) in seen:
-        raise ConfigError(f"the profiles {' -> '.join((*seen, str(path)))} build on one another")
+        raise ConfigError(f"profiles form a cycle: {' -> '.join((*seen, str(path)))}")
     try:
         content = read_yaml(path)
     except (OSError, YamlError) as error:
@@ -100,7 +100,7 @@ def _settings(profile: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
         content = content.get(RUN_SECTION, content)
     content = {} if content is None else content
     if not isinstance(content, dict):
-        raise ConfigError(f"the profile {path} holds no settings: write 'key: value' lines")
+        raise ConfigError(f"the profile {path} has no settings: write 'key: value' lines")
     base = content.pop(BASE, None)
     if base is None:
         return content
@@ -115,27 +115,26 @@ def _path(profile: str | Path) -> Path:
     path = Path(profile)
     try:
         is_file = path.is_file()
-    except OSError:  # of a name that no file can have
+    except OSError:  # the name is not a valid path
         is_file = False
     if not is_file:
         near = difflib.get_close_matches(str(profile), PROFILES, n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
         raise ConfigError(
-            f"there is no profile '{profile!s:.200}': {hint}use {', '.join(PROFILES)} or a YAML "
-            "file"
+            f"unknown profile '{profile!s:.200}': {hint}use {', '.join(PROFILES)} or a YAML file"
         )
     return path
 
 
 def config_folder() -> Path:
-    """Where the shipped profiles are: in the checkout, or under `share` of the installation."""
+    """Folder of the shipped profiles: in the checkout, or in `share` of the installation."""
     here = Path(__file__).resolve()
     folders = [here.parents[2] / "config"]
     folders += [parent / "share" / "lgc_ros" / "config" for parent in here.parents]
     for folder in folders:
         if (folder / "default.yaml").is_file():
             return folder
-    raise ConfigError("the shipped profiles (config/*.yaml) are missing: install lgc_ros again")
+    raise ConfigError("the shipped profiles (config/*.yaml) are missing: reinstall lgc_ros")
 
 
 def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,29 +147,29 @@ def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 
 
 def _build(kind: type, settings: Any, where: str) -> Any:
-    """Options from settings; mistakes are said to be in `where`, unless that is empty."""
-    blamed = f"{where}: " if where else ""
+    """Options from settings; errors are attributed to `where`, unless it is empty."""
+    prefix = f"{where}: " if where else ""
     known = {field.name: field.type for field in fields(kind)}
     if not isinstance(settings, Mapping):
-        raise ConfigError(f"{blamed}{settings!r:.80} should be a mapping of {', '.join(known)}")
+        raise ConfigError(f"{prefix}{settings!r:.80} must be a mapping of {', '.join(known)}")
     values = {}
     for key, value in settings.items():
         if key not in known:
             near = difflib.get_close_matches(str(key), known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
-            raise ConfigError(f"{blamed}unknown setting '{key}'; {hint}")
+            raise ConfigError(f"{prefix}unknown setting '{key}'; {hint}")
         section = SECTIONS.get(key)
         if section:
             values[key] = _build(section, value, f"{where}, {key}" if where else key)
         else:
-            values[key] = _value(key, known[key], value, blamed)
+            values[key] = _value(key, known[key], value, prefix)
     try:
         return kind(**values)
     except ConfigError as error:
-        raise ConfigError(f"{blamed}{error}") from error
+        raise ConfigError(f"{prefix}{error}") from error
 
 
-def _value(key: str, annotation: str, value: Any, blamed: str) -> Any:
+def _value(key: str, annotation: str, value: Any, prefix: str) -> Any:
     name, _, optional = annotation.partition(" | ")
     if value is None and optional:
         return None
@@ -182,4 +181,4 @@ def _value(key: str, annotation: str, value: Any, blamed: str) -> Any:
             raise ValueError
         return wanted(float(value)) if wanted is int else wanted(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"{blamed}{key} is {value!r:.80}, it must be of type {name}") from error
+        raise ConfigError(f"{prefix}{key} is {value!r:.80}: it must be of type {name}") from error

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lgc_ros.errors import ConfigError
+from lgc_ros.runtime.settings import check_ranges, setting
 
 # Measurements in the median: few enough to follow a drift, enough to outvote outliers.
 MEMORY = 15
@@ -43,22 +44,37 @@ GROUND_SUPPORT = 0.5
 
 @dataclass(frozen=True)
 class ScaleOptions:
-    """Which source, and what it needs to know.
+    """Source of metric scale, and the settings of that source."""
 
-    Args:
-        source: a key of SOURCES.
-        speed_mps: for `constant_speed`.
-        camera_height_m: height of the camera over the ground, for `camera_height`.
-        camera_pitch_deg: how far the camera looks below the horizon, for `camera_height`.
-        wait_s: seconds of motion for which the position is held until `odom` or `depth` has told
-            the first metres; after that the unit is the first baseline, until they do.
-    """
-
-    source: str = "none"
-    speed_mps: float | None = None
-    camera_height_m: float | None = None
-    camera_pitch_deg: float = 0.0
-    wait_s: float = 10.0
+    source: str = setting(
+        "none",
+        "Source of metric scale: none, constant_speed, camera_height, odom (topic odom) or depth "
+        "(topic depth)",
+    )
+    speed_mps: float | None = setting(
+        None, "constant_speed: speed of the robot", unit="m/s", low=0.0, high=1000.0
+    )
+    camera_height_m: float | None = setting(
+        None,
+        "camera_height: height of the camera above flat ground",
+        unit="m",
+        low=0.0,
+        high=1000.0,
+    )
+    camera_pitch_deg: float = setting(
+        0.0,
+        "camera_height: angle of the optical axis below the horizon",
+        unit="deg",
+        low=-90.0,
+        high=90.0,
+    )
+    wait_s: float = setting(
+        10.0,
+        "odom, depth: maximum time in motion for which the position is held until the first scale",
+        unit="s",
+        low=0.0,
+        high=1e6,
+    )
 
     def __post_init__(self) -> None:
         if self.source not in SOURCES:
@@ -72,8 +88,7 @@ class ScaleOptions:
             value = getattr(self, name)
             if self.source == source and (value is None or not 0 < value < float("inf")):
                 raise ConfigError(f"scale source {source} needs a positive {name}, got {value}")
-        if not self.wait_s >= 0:
-            raise ConfigError(f"scale wait_s must be 0 or more seconds, got {self.wait_s}")
+        check_ranges(self)
 
 
 @dataclass(frozen=True, eq=False)

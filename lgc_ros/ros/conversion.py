@@ -1,4 +1,4 @@
-"""Stands in for cv_bridge where that is not installed: images to messages and back."""
+"""Fallback for cv_bridge where it is not installed: converts images to messages and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PASSTHROUGH = "passthrough"
 _DEPTHS = {"8U": "u1", "8S": "i1", "16U": "u2", "16S": "i2", "32S": "i4", "32F": "f4", "64F": "f8"}
 _DEPTH_OF = {dtype: depth for depth, dtype in _DEPTHS.items()}
 
-# OpenCV's name for the conversion of a colour to another one, which is to be filled in.
+# OpenCV's colour conversion codes; the target colour is filled in.
 _CONVERSIONS = {
     "mono": "COLOR_GRAY2{}",
     "bgr": "COLOR_BGR2{}",
@@ -41,14 +41,14 @@ class CvBridgeError(TypeError):
 
 
 class CvBridge:
-    """Converts images of OpenCV (H, W) or (H, W, channels) to ROS messages and back.
+    """Converts OpenCV images (H, W) or (H, W, channels) to ROS messages and back.
 
-    An encoding is a name of sensor_msgs/image_encodings.hpp, such as 'bgr8', 'mono16' or '32FC1'.
-    Images are in the machine's byte order and do not share memory with the message.
+    Encodings are those of sensor_msgs/image_encodings.hpp, such as 'bgr8', 'mono16' or '32FC1'.
+    Images are in native byte order and do not share memory with the message.
     """
 
     def imgmsg_to_cv2(self, img_msg: Image, desired_encoding: str = PASSTHROUGH) -> np.ndarray:
-        """Pixels of an Image, as they are or converted to the desired encoding."""
+        """Pixels of an Image, unchanged or converted to the desired encoding."""
         try:
             pixels = pixels_of(
                 _layout(img_msg.encoding),
@@ -70,7 +70,7 @@ class CvBridge:
         data = np.frombuffer(cmprs_img_msg.data, np.uint8)
         try:
             pixels = cv2.imdecode(data, cv2.IMREAD_UNCHANGED) if data.size else None
-        except cv2.error:  # of a header that claims more pixels than OpenCV allows
+        except cv2.error:  # the header claims more pixels than OpenCV allows
             pixels = None
         if pixels is None:
             raise CvBridgeError(
@@ -83,14 +83,14 @@ class CvBridge:
     def cv2_to_imgmsg(
         self, cvim: np.ndarray, encoding: str = PASSTHROUGH, header: Any | None = None
     ) -> Image:
-        """An Image that holds these pixels; 'passthrough' names the encoding by their type."""
+        """An Image with these pixels; 'passthrough' derives the encoding from their type."""
         _check_image(cvim)
         own = f"{_DEPTH_OF[_depth(cvim.dtype)]}C{_channels(cvim)}"
         if encoding == PASSTHROUGH:
             encoding = own
         layout = _layout(encoding)
         if (layout.dtype, layout.channels) != (_depth(cvim.dtype), _channels(cvim)):
-            raise CvBridgeError(f"an image of type {own} cannot be in encoding '{encoding}'")
+            raise CvBridgeError(f"an image of type {own} does not fit the encoding '{encoding}'")
         msg = Image() if header is None else Image(header=header)
         msg.height, msg.width = cvim.shape[:2]
         msg.encoding = encoding
@@ -102,27 +102,27 @@ class CvBridge:
     def cv2_to_compressed_imgmsg(
         self, cvim: np.ndarray, dst_format: str = "jpg"
     ) -> CompressedImage:
-        """A CompressedImage of these pixels, in a format that OpenCV knows by file extension."""
+        """A CompressedImage of these pixels, in a format given by OpenCV's file extension."""
         _check_image(cvim)
         try:
             encoded, data = cv2.imencode(f".{dst_format}", cvim)
         except cv2.error as error:
-            raise CvBridgeError(f"no image can be written as '{dst_format}': {error}") from error
+            raise CvBridgeError(f"images cannot be encoded as '{dst_format}': {error}") from error
         if not encoded:
-            raise CvBridgeError(f"OpenCV cannot write this image as '{dst_format}'")
+            raise CvBridgeError(f"OpenCV cannot encode this image as '{dst_format}'")
         msg = CompressedImage(format=dst_format)
         _fill(msg, data)
         return msg
 
 
 def _fill(msg: Image | CompressedImage, pixels: np.ndarray) -> None:
-    # Assigning to `data` would check byte by byte: a thousand times slower.
+    # Assigning to `data` checks byte by byte and is a thousand times slower.
     msg.data.frombytes(np.ascontiguousarray(pixels).view(np.uint8))
 
 
 def _check_image(image: np.ndarray) -> None:
     if not isinstance(image, np.ndarray):
-        raise CvBridgeError(f"an image is a numpy array, not a {type(image).__name__}")
+        raise CvBridgeError(f"an image must be a numpy array, not a {type(image).__name__}")
     if image.ndim not in (2, 3) or not image.size or _depth(image.dtype) not in _DEPTH_OF:
         raise CvBridgeError(
             f"an array of shape {image.shape} and type {image.dtype} is not an image: "
@@ -135,7 +135,7 @@ def _channels(image: np.ndarray) -> int:
 
 
 def _depth(dtype: np.dtype) -> str:
-    """Kind and size of the numbers without their byte order, as in 'u2'."""
+    """Kind and size of the values without byte order, such as 'u2'."""
     return dtype.str[1:]
 
 
@@ -145,14 +145,14 @@ def _layout(encoding: str) -> Encoding:
     generic = re.fullmatch(rf"({'|'.join(_DEPTHS)})(?:C([1-9]\d{{0,4}}))?", encoding)
     if generic is None:
         raise CvBridgeError(
-            f"image encoding '{encoding}' is not known: let the camera driver use one of "
-            f"{', '.join(IMAGE_ENCODINGS)}, or a type of OpenCV such as 16UC1 or 32FC1"
+            f"image encoding '{encoding}' is not known: configure the camera driver to use one of "
+            f"{', '.join(IMAGE_ENCODINGS)}, or an OpenCV type such as 16UC1 or 32FC1"
         )
     return Encoding(_DEPTHS[generic[1]], int(generic[2] or 1))
 
 
 def _colour(encoding: str) -> str | None:
-    """What the channels mean, whatever their depth ('bgr16' is 'bgr'); None if nobody says."""
+    """Colour of the channels regardless of depth ('bgr16' is 'bgr'); None if unspecified."""
     colour = encoding.removesuffix("16").removesuffix("8")
     return colour if colour in _CONVERSIONS else None
 
@@ -167,8 +167,8 @@ def _convert(pixels: np.ndarray, source: str, target: str) -> np.ndarray:
             raise CvBridgeError(f"'{source}' and '{target}' differ in their number of channels")
     elif source_colour is None:
         raise CvBridgeError(
-            f"'{source}' cannot become '{target}': it does not say what its channels mean; let "
-            "the camera driver name the colours, as 'mono8' or 'bgr8' do"
+            f"'{source}' cannot be converted to '{target}': it does not define its colours; "
+            "configure the camera driver to use an encoding that does, such as 'mono8' or 'bgr8'"
         )
     elif source_colour != target_colour:
         pixels = _recolour(pixels, source, target)
@@ -178,15 +178,15 @@ def _convert(pixels: np.ndarray, source: str, target: str) -> np.ndarray:
 def _recolour(pixels: np.ndarray, source: str, target: str) -> np.ndarray:
     name = _CONVERSIONS[_colour(source)].format(_TARGETS.get(_colour(target)))
     if not hasattr(cv2, name):
-        raise CvBridgeError(f"'{source}' cannot become '{target}'")
+        raise CvBridgeError(f"'{source}' cannot be converted to '{target}'")
     try:
         return cv2.cvtColor(pixels, getattr(cv2, name))
     except cv2.error as error:
-        raise CvBridgeError(f"'{source}' cannot become '{target}': {error}") from error
+        raise CvBridgeError(f"'{source}' cannot be converted to '{target}': {error}") from error
 
 
 def _scale_to(pixels: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The same picture with other numbers: 255 of 8 bits is 65535 of 16; others keep values."""
+    """Convert the value type: 8-bit 255 becomes 16-bit 65535; other types keep their values."""
     if pixels.dtype == dtype:
         return pixels
     scale = {(1, 2): 257, (2, 1): 1 / 257}.get((pixels.itemsize, dtype.itemsize), 1)

@@ -1,7 +1,7 @@
-"""Fast DDS with room for large images: config/fastdds.xml, unless the user has configured DDS.
+"""Selects config/fastdds.xml, made for large images, unless the user has configured DDS.
 
-The choice must be made before the first participant is created. Launch files make it for the
-processes they start, so nothing is imported here that a plain ROS install lacks.
+The profile must be set before the first participant is created. Launch files set it for the
+processes they start, so this module imports nothing that a plain ROS install lacks.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from xml.etree import ElementTree
 PROFILE = "fastdds.xml"
 # Read by Fast DDS 2 (up to Jazzy) and Fast DDS 3 (from Kilted on).
 VARIABLES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
-# Other means by which a user configures Fast DDS (the files are read from the working folder); a
-# profile named by a variable would override them.
+# Other ways to configure Fast DDS (the files are read from the working folder); a profile named by
+# a variable would override them.
 TRANSPORTS = "FASTDDS_BUILTIN_TRANSPORTS"
 LOCAL_FILES = ("DEFAULT_FASTRTPS_PROFILES.xml", "DEFAULT_FASTDDS_PROFILES.xml")
 RMW = "RMW_IMPLEMENTATION"
-FAST_DDS = ("", "rmw_fastrtps_cpp", "rmw_fastrtps_dynamic_cpp")  # the default when it is not set
+FAST_DDS = ("", "rmw_fastrtps_cpp", "rmw_fastrtps_dynamic_cpp")  # "": the default
 SHARED_MEMORY = Path("/dev/shm")
 MB = 2**20
 
 
 class Logger(Protocol):
-    """A logger of Python, of launch, or of a node."""
+    """A logger of Python, launch or a node."""
 
     info: Callable[[str], object]
     warning: Callable[[str], object]
@@ -36,20 +36,20 @@ class Logger(Protocol):
 
 @dataclass(frozen=True)
 class DdsChoice:
-    """Which DDS settings a process uses.
+    """DDS settings of a process.
 
     Attributes:
-        label: the settings in a few words, for reports.
-        environment: variables to set; empty where the environment stays as it is.
-        message: one line for the log; empty where there is nothing to say.
+        label: short description for reports.
+        environment: variables to set; empty if the environment stays unchanged.
+        message: one line for the log; empty if there is nothing to log.
     """
 
     label: str
     environment: Mapping[str, str] = field(default_factory=dict)
     message: str = ""
 
-    def say(self, logger: Logger) -> None:
-        """Log the choice: a profile that is used, or a warning that it cannot be."""
+    def log_to(self, logger: Logger) -> None:
+        """Log that the profile is used, or a warning that it cannot be."""
         if self.message:
             (logger.info if self.environment else logger.warning)(self.message)
 
@@ -59,11 +59,11 @@ def choose_dds_profile(
     config: Path,
     processes: int = 1,
 ) -> DdsChoice:
-    """The profile for large images where it fits, else what the user chose, else the default.
+    """Choose the user's DDS settings if there are any, else the shipped profile if it fits.
 
     Args:
-        environment: of the processes.
-        config: folder with the profile.
+        environment: environment variables of the processes.
+        config: folder of the profile.
         processes: number of processes that will use it.
     """
     rmw = environment.get(RMW, "")
@@ -71,10 +71,10 @@ def choose_dds_profile(
         return DdsChoice(rmw)
     for name in (*VARIABLES, TRANSPORTS):
         if environment.get(name):
-            return DdsChoice(f"Fast DDS as {name} says")
+            return DdsChoice(f"Fast DDS configured by {name}")
     for name in LOCAL_FILES:
         if Path(name).is_file():
-            return DdsChoice(f"Fast DDS as {name} says")
+            return DdsChoice(f"Fast DDS configured by {name}")
     profile = config / PROFILE
     segment, free = _segment_bytes(profile), _free_bytes()
     if free < processes * segment:
@@ -82,8 +82,8 @@ def choose_dds_profile(
             "Fast DDS with its default transport",
             message=f"{SHARED_MEMORY} has {free // MB} MB free, too little for {PROFILE} "
             f"({segment // MB} MB per process): using the default transport, which loses large "
-            "images; start the container with --shm-size=1g or --ipc=host, or remove what killed "
-            f"processes left ({SHARED_MEMORY}/fastrtps_*)",
+            "images; start the container with --shm-size=1g or --ipc=host, or remove the files of "
+            f"killed processes ({SHARED_MEMORY}/fastrtps_*)",
         )
     return DdsChoice(
         f"Fast DDS with {PROFILE}",
@@ -94,14 +94,14 @@ def choose_dds_profile(
 
 
 def apply_dds_profile(config: Path) -> DdsChoice:
-    """Choose for this process and those it starts; call it before `rclpy.init`."""
+    """Apply the choice to this process and its children; call it before `rclpy.init`."""
     choice = choose_dds_profile(os.environ, config)
     os.environ.update(choice.environment)
     return choice
 
 
 def _segment_bytes(profile: Path) -> int:
-    """Shared memory that each process reserves when it starts."""
+    """Shared memory that each process reserves at startup."""
     sizes = ElementTree.parse(profile).iterfind(".//{*}segment_size")
     return sum(int(size.text) for size in sizes)
 

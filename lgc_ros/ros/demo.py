@@ -1,4 +1,4 @@
-"""The demonstration: a synthetic walk through the real node over DDS, evaluated and reported."""
+"""The demo: runs the node over DDS on a synthetic sequence, evaluates it and writes a report."""
 
 from __future__ import annotations
 
@@ -30,56 +30,47 @@ from lgc_ros.visualization.report import MethodComparison, Report, write_report
 
 ROOM = 4
 LOOP_FRAMES, RATE_HZ, NOISE = 120, 10.0, 2.0
-# Two views from which RANSAC finds no right motion, of the walk of that many frames.
+# A wide-baseline pair of a sequence of PAIR_FRAMES frames on which RANSAC fails.
 PAIR_FRAMES, PAIR, PAIR_NOISE = 200, (20, 50), 4.0
 METHODS = ("ransac", "cn")
 PICTURES = 40
 SEQUENCE, RECORDING, NODE_LOG = "sequence", "recording.mcap", "node.log"
 
 Show = Callable[[str, int, int, str], None]
-"""Told a step, how much of it is done, out of how much, and a remark."""
+"""Progress callback: step, amount done, total amount, remark."""
 STEPS = RENDER, PLAY, EVALUATE, COMPARE, REPORT = (
-    "render a walk",
-    "node answers over DDS",
-    "compare with truth",
-    "filter or not",
-    "report",
+    "render the sequence",
+    "run the node over DDS",
+    "evaluate the trajectory",
+    "compare methods",
+    "write the report",
 )
 
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """How much of the walk around the room is played, and how wide its images are."""
+    """Number of frames of the loop around the room, and image width in pixels."""
 
     frames: int = LOOP_FRAMES
     width: int = 640
 
 
 def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
-    """Make the sequence, run the node on it, evaluate what it says, and write the report.
+    """Render the sequence, run the node on it, evaluate its trajectory, and write the report.
 
     Args:
-        out: folder for everything; what an earlier demonstration left there is replaced.
-        show: told how far each step is.
+        out: folder for all results; those of an earlier demo are replaced.
+        show: progress callback.
 
     Raises:
         LgcError: a step failed; the message says why.
     """
-    load_evo()  # would be missed in the end only
+    load_evo()  # fail now rather than at the evaluation
     _clear(out)
-    show(RENDER, 0, options.frames, "building a room")
+    show(RENDER, 0, options.frames, "building the room")
     world = World(ROOM, "room")
-    source = SyntheticSource(
-        "loop",
-        LOOP_FRAMES,
-        rate_hz=RATE_HZ,
-        camera=_camera(options.width),
-        seed=ROOM,
-        world=world,
-        noise=NOISE,
-    )
-    bag = out / SEQUENCE
-    write_bag(_counted(islice(source, options.frames), options.frames, show), bag)
+    camera, bag = _camera(options.width), out / SEQUENCE
+    _render(bag, world, camera, options.frames, show)
 
     def live_progress(run: LiveRun) -> None:
         said = {"status": "", "inliers": "0", "dropped": "0"} | run.diagnostics
@@ -103,7 +94,7 @@ def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     estimate = load_trajectory(f"{recording}:{ODOMETRY}")
     write_trajectory(out / "trajectory_tum.txt", estimate)
     errors = evaluate_trajectory(estimate, load_trajectory(f"{bag}:{GROUND_TRUTH_TOPIC}"))
-    cloud = landmark_cloud(bag, IMAGE_TOPIC, recording, INLIERS, source.camera, errors)
+    cloud = landmark_cloud(bag, IMAGE_TOPIC, recording, INLIERS, camera, errors)
     show(EVALUATE, 1, 1, f"ATE {100 * errors.ate_rmse_m:.1f} cm")
 
     comparisons = []
@@ -121,8 +112,22 @@ def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     return report
 
 
+def _render(bag: Path, world: World, camera: Camera, frames: int, show: Show) -> None:
+    """Write the first frames of a loop around the room to a bag."""
+    source = SyntheticSource(
+        "loop",
+        LOOP_FRAMES,
+        rate_hz=RATE_HZ,
+        camera=camera,
+        seed=ROOM,
+        world=world,
+        noise=NOISE,
+    )
+    write_bag(_counted(islice(source, frames), frames, show), bag)
+
+
 def _clear(out: Path) -> None:
-    """Remove what must not be there: bags are not overwritten, and old results would mislead."""
+    """Remove old results: bags are never overwritten, and the rest would be misleading."""
     for folder in (SEQUENCE, f"{RECORDING}.part"):
         shutil.rmtree(out / folder, ignore_errors=True)
     for file in (RECORDING, "metrics.json", "report.html"):
@@ -131,11 +136,11 @@ def _clear(out: Path) -> None:
 
 
 def _camera(width: int) -> Camera:
-    """The default camera with other pixels."""
+    """The default camera at another resolution."""
     camera = default_camera()
     scale = width / camera.width
     K = scale * camera.K
-    # Integer coordinates are pixel centres: the corner of the image is what stays.
+    # Integer coordinates are pixel centres; the image corner is the fixed point of the scaling.
     K[:2, 2] += (scale - 1) / 2
     K[2, 2] = 1
     return Camera.from_K(K, width, round(scale * camera.height))
@@ -148,7 +153,7 @@ def _counted(frames: Iterable[Frame], total: int, show: Show) -> Iterable[Frame]
 
 
 def _compare(method: str, world: World) -> MethodComparison:
-    """What a method makes of two views that are far apart."""
+    """Result of a method on the wide-baseline pair."""
     source = SyntheticSource("walk", PAIR_FRAMES, seed=ROOM, world=world, noise=PAIR_NOISE)
     frame0, frame1 = (source[k] for k in PAIR)
     T_10 = np.linalg.inv(frame1.T_wc) @ frame0.T_wc

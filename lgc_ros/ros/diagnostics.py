@@ -1,4 +1,4 @@
-"""What the node tells about itself, above all why there is no output and what to do about it."""
+"""Diagnostics of the node: its state, and why there is no output and how to fix it."""
 
 from __future__ import annotations
 
@@ -14,47 +14,51 @@ from rclpy.impl.rcutils_logger import RcutilsLogger
 
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.profiles import load_profile
+from lgc_ros.odometry.scale import UNKNOWN_SIGMA
 from lgc_ros.odometry.state import DEGENERATE, FEW_MATCHES, INITIALIZING, LOST, OdometryState
-from lgc_ros.ros.parameters import NodeParameters
+from lgc_ros.ros.node_parameters import NodeParameters
 from lgc_ros.ros.scale_input import DepthImages, ScaleInput
 from lgc_ros.ros.topic_watch import SILENT_S, TopicWatch, smallest_difference_ns
 
-# What did not happen for so long is worth a line in the log when it happens again.
+# A message is logged again if its cause was absent for this long.
 FORGET_S = 10.0
 LEVELS = {
     INITIALIZING: DiagnosticStatus.WARN,
     FEW_MATCHES: DiagnosticStatus.WARN,
     LOST: DiagnosticStatus.ERROR,
 }
-SAID_OF_STATES = (FEW_MATCHES, LOST, DEGENERATE)
-# Stamps further apart than this come from different clocks: no slop can bridge that.
+LOGGED_STATUSES = (FEW_MATCHES, LOST, DEGENERATE)
+# Stamps further apart than this come from different clocks, which no slop can bridge.
 OTHER_CLOCK_NS = 10**9
-ONE_CLOCK = "let both take the time from one clock"
-# With fewer keypoints than this, tracking fails before the machine is fast enough.
+ONE_CLOCK = "use the same clock for both"
+# With fewer keypoints, tracking fails before the machine is fast enough.
 FEW_KEYPOINTS = 500
 
 
 class Log:
-    """A log that does not repeat itself: what goes on is said once."""
+    """Logs a message once while its cause persists, however often it is reported.
+
+    Messages that differ only in their numbers count as the same.
+    """
 
     def __init__(self, logger: RcutilsLogger) -> None:
         self._logger = logger
         self._happened_s: dict[str, float] = {}
 
     def warn(self, message: str) -> bool:
-        """Say it, unless the same, but for numbers, was going on already; whether it was said."""
-        is_new = self._is_new(re.sub(r"\d+", "#", message))
+        """Log a warning unless it persists; returns whether it was logged."""
+        is_new = self._is_new(message)
         if is_new:
             self._logger.warning(message)
         return is_new
 
     def error(self, message: str, details: str = "") -> None:
-        """Say it, unless the very same was going on; with details that are for the log alone."""
+        """Log an error unless it persists, with details such as a traceback."""
         if self._is_new(message):
             self._logger.error(f"{message}\n{details}".rstrip())
 
-    def _is_new(self, what: str) -> bool:
-        now_s = time.monotonic()
+    def _is_new(self, message: str) -> bool:
+        what, now_s = re.sub(r"\d+", "#", message), time.monotonic()
         recently = now_s - self._happened_s.get(what, float("-inf")) < FORGET_S
         if len(self._happened_s) > 100:
             self._happened_s.clear()
@@ -63,11 +67,11 @@ class Log:
 
 
 class Monitor:
-    """Collects what happens, and sums it up.
+    """Counts messages, frames and errors, and summarizes them for /diagnostics.
 
     Args:
-        images, camera_info: the topics without which there is no output.
-        logger: told what is wrong, once.
+        images, camera_info: the required topics.
+        logger: receives each problem once.
     """
 
     def __init__(self, images: TopicWatch, camera_info: TopicWatch, logger: RcutilsLogger) -> None:
@@ -75,27 +79,27 @@ class Monitor:
         self.scale_watch: TopicWatch | None = None
         self.scale_input: ScaleInput | None = None
         self._logger, self._log = logger, Log(logger)
-        self._matched_s = self._fault_s = self._undrawn_s = float("-inf")
-        self._fault = self._why = self._undrawn = ""
-        self._silence_said = False
+        self._matched_s = self._fault_s = self._view_failure_s = float("-inf")
+        self._fault = self._why = self._view_failure = ""
+        self._silence_logged = False
         self._state: OdometryState | None = None
         self._pairs = self._frames = self._faults = 0
-        self._times_ms: list[Mapping[str, float]] = []  # of the frames since the last report
+        self._times_ms: list[Mapping[str, float]] = []  # per frame since the last report
         self._mean_ms: dict[str, str] = {}
         self._last_report = time.monotonic(), 0, 0
 
     def matched(self) -> None:
-        """An image met its camera_info."""
+        """An image was paired with its camera_info."""
         self._pairs += 1
         self._matched_s = time.monotonic()
 
     def fault(self, message: str, details: str = "") -> None:
-        """A frame could not be used."""
+        """A frame could not be processed."""
         self._note_fault(message)
         self._log.error(message, details)
 
     def refused(self, message: str) -> None:
-        """A message could not be used, and the next one will probably be no better."""
+        """A message was rejected, and the following ones probably will be, too."""
         self._note_fault(message)
         self._log.warn(message)
 
@@ -104,20 +108,20 @@ class Monitor:
         self._fault, self._fault_s = message, time.monotonic()
 
     def processed(self, state: OdometryState, latency_ms: float) -> None:
-        """A frame was answered, `latency_ms` after its arrival."""
+        """A frame was processed and published `latency_ms` after its arrival."""
         self._frames += 1
         self._times_ms.append(state.ms | {"latency": latency_ms})
         self._state, self._fault = state, ""
-        if state.status in SAID_OF_STATES:
-            self._log.warn(_verdict(state))
+        if state.status in LOGGED_STATUSES:
+            self._log.warn(_status_text(state))
 
-    def undrawn(self, message: str, details: str) -> None:
-        """A view of a frame could not be drawn; its odometry is published all the same."""
-        self._undrawn, self._undrawn_s = message, time.monotonic()
+    def view_failed(self, message: str, details: str) -> None:
+        """A view for RViz could not be drawn; odometry is published regardless."""
+        self._view_failure, self._view_failure_s = message, time.monotonic()
         self._log.error(message, details)
 
     def why_no_output(self, p: NodeParameters) -> str:
-        """The first thing that is missing, with its remedy; empty if there is output."""
+        """The first missing prerequisite and its remedy; empty if there is output."""
         now_s = time.monotonic()
         complaint = self.images.complaint() or self.camera_info.complaint()
         unmatched = now_s - self._matched_s > SILENT_S
@@ -126,7 +130,7 @@ class Monitor:
         return complaint or self._fault
 
     def why_no_scale(self, p: NodeParameters) -> str:
-        """What keeps the source of scale from being used, with its remedy; empty if it is."""
+        """Why the scale source provides no measurements, and the remedy; empty if it does."""
         if self.scale_watch is None:
             return ""
         complaint = self.scale_watch.complaint()
@@ -136,26 +140,27 @@ class Monitor:
             remedy = _stamp_remedy(between_ns, p) if is_depth else ONE_CLOCK
             complaint = _never_match(self.scale_watch, self.images, remedy)
         complaint = complaint or self.scale_input.fault
-        return complaint and f"no scale from {self.scale_input.name}, the last holds: {complaint}"
+        consequence = _without_scale(self._state)
+        return complaint and f"no scale from {self.scale_input.name}, {consequence}: {complaint}"
 
     def report(
         self, name: str, setup: Mapping[str, str], dropped: int, p: NodeParameters
     ) -> DiagnosticStatus:
-        """The whole picture; rates and times are since the last report.
+        """The diagnostic status; rates and times cover the period since the last report.
 
         Args:
-            name: of the status.
-            setup: values to show as they are.
-            dropped: images dropped so far.
-            p: parameters of the node, so that no remedy is named that is in use already.
+            name: name of the status.
+            setup: values to include unchanged.
+            dropped: number of images dropped so far.
+            p: parameters of the node; remedies that are already in use are not suggested.
         """
         status = DiagnosticStatus(name=name, hardware_id=self.images.topic)
         (then_s, frames, drops), now_s = self._last_report, time.monotonic()
         self._last_report = now_s, self._frames, dropped
-        # The first frame may wait for TF or a compiler: what it holds up says nothing of the rate.
+        # The first frame may wait for TF or compilation, so its drops say nothing about the rate.
         drops = dropped - drops if frames else 0
         frames = self._frames - frames
-        state = self._state  # the worker thread may replace it meanwhile
+        state = self._state  # the worker thread may replace it
         status.level, status.message = self._summary(state, frames, drops, p)
         values = {
             "fps": f"{frames / max(now_s - then_s, 1e-3):.1f}",
@@ -176,27 +181,27 @@ class Monitor:
         self, state: OdometryState | None, frames: int, drops: int, p: NodeParameters
     ) -> tuple[bytes, str]:
         why = self.why_no_output(p)
-        # Starting takes a moment: silence is worth a line when it lasts from report to report.
-        # A fault of a frame was said when it happened.
+        # Silence is logged if it lasts for two reports, because startup takes a moment. An error
+        # of a frame was logged when it happened.
         if why and self._why:
-            self._silence_said |= why == self._fault or self._log.warn(why)
-        elif self._silence_said and not why:
-            self._logger.info("there is output again")
-            self._silence_said = False
+            self._silence_logged |= why == self._fault or self._log.warn(why)
+        elif self._silence_logged and not why:
+            self._logger.info("output has resumed")
+            self._silence_logged = False
         self._why = why
         if why:
             return DiagnosticStatus.ERROR, why
         if state is None:
-            return DiagnosticStatus.WARN, "the first frame is in work"
+            return DiagnosticStatus.WARN, "processing the first frame"
         notes = [note for note in (self.why_no_scale(p), _too_slow(frames, drops, p)) if note]
         for note in notes:
             self._log.warn(note)
-        if time.monotonic() - self._undrawn_s < SILENT_S:  # was logged when it happened
-            notes.append(self._undrawn)
+        if time.monotonic() - self._view_failure_s < SILENT_S:  # already logged
+            notes.append(self._view_failure)
         level = LEVELS.get(state.status, DiagnosticStatus.OK)
         if notes:
             level = max(level, DiagnosticStatus.WARN)
-        return level, "; ".join([_verdict(state), *notes])
+        return level, "; ".join([_status_text(state), *notes])
 
     def _scale_messages(self) -> dict[str, int]:
         watch, source = self.scale_watch, self.scale_input
@@ -216,17 +221,25 @@ class Monitor:
         return {"status": state.status, **counts, **self._mean_ms}
 
 
-def _verdict(state: OdometryState) -> str:
+def _status_text(state: OdometryState) -> str:
     return f"{state.status}: {state.message}" if state.message else state.status
 
 
+def _without_scale(state: OdometryState | None) -> str:
+    """Effect on the published positions while the scale source measures nothing."""
+    if state is not None and state.scale_sigma < UNKNOWN_SIGMA:
+        return "the last scale is kept"
+    held = state is None or state.status == INITIALIZING
+    return f"positions are {'held' if held else 'not metric'} until the first measurement"
+
+
 def _no_pairs(camera_info: TopicWatch, images: TopicWatch, p: NodeParameters) -> str:
-    """Why no camera_info goes with an image, and what can be done about it."""
+    """Why no camera_info can be paired with an image, and the remedy."""
     between_ns = smallest_difference_ns(camera_info, images)
     if between_ns <= round(p.slop_s * 1e9):
         return (
             f"messages of {images.topic} and {camera_info.topic} with matching stamps arrive more "
-            f"than {p.sync_queue} messages apart: start the node with a larger sync_queue"
+            f"than {p.sync_queue} messages apart: restart the node with a larger sync_queue"
         )
     return _never_match(camera_info, images, _stamp_remedy(between_ns, p))
 
@@ -235,19 +248,19 @@ def _never_match(watch: TopicWatch, images: TopicWatch, remedy: str) -> str:
     between_ms = smallest_difference_ns(watch, images) * 1e-6
     return (
         f"the stamps of {images.topic} and {watch.topic} never match: they differ by "
-        f"{between_ms:.3f} ms or more; {remedy}"
+        f"at least {between_ms:.3f} ms; {remedy}"
     )
 
 
 def _stamp_remedy(between_ns: int, p: NodeParameters) -> str:
-    """What helps against stamps that differ by so much."""
+    """Remedy for stamps that differ by this much."""
     if between_ns > OTHER_CLOCK_NS:
         return ONE_CLOCK
     if p.approximate_sync:
-        return f"start the node with a sync_slop_s of more than that (it is {p.sync_slop_s:g} s)"
+        return f"restart the node with a larger sync_slop_s (it is {p.sync_slop_s:g} s)"
     return (
-        "let the driver stamp both alike, or start the node with approximate_sync true and "
-        "sync_slop_s of more than that"
+        "give both the same stamp in the driver, or restart the node with approximate_sync:=true "
+        "and a larger sync_slop_s"
     )
 
 
@@ -255,13 +268,13 @@ def _too_slow(frames: int, drops: int, p: NodeParameters) -> str:
     if drops <= frames:
         return ""
     return (
-        f"{drops} of {drops + frames} images dropped, the newest one is used: the machine is too "
-        f"slow for their rate; use {', or '.join(_faster(p))}"
+        f"{drops} of {drops + frames} images dropped because the machine is too slow for their "
+        f"rate: use {', or '.join(_faster(p))}"
     )
 
 
 def _faster(p: NodeParameters) -> list[str]:
-    """What would make the node faster and is not in use yet."""
+    """Ways to make the node faster that are not in use yet."""
     options, fast = p.odometry, _fast_profile()
     remedies = []
     if options.features != fast.features or options.max_keypoints > fast.max_keypoints:

@@ -1,4 +1,4 @@
-"""What the node listens to: images with their calibration, and what metric scale rests on."""
+"""Subscriptions of the node: images with their calibration, and input of the scale source."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.odometry.profiles import config_folder
 from lgc_ros.ros import compat
 from lgc_ros.ros.dds_profile import PROFILE
 from lgc_ros.ros.diagnostics import Monitor
-from lgc_ros.ros.messages import stamp_ns
-from lgc_ros.ros.parameters import NodeParameters
+from lgc_ros.ros.node_parameters import NodeParameters
 from lgc_ros.ros.qos import OVERRIDABLE, checked_overrides, input_qos
 from lgc_ros.ros.scale_input import ScaleInput, scale_input
 from lgc_ros.ros.synchronizer import OnPair, Stamped, Synchronizer
 from lgc_ros.ros.topic_watch import TopicWatch
 
-# Shared memory that Fast DDS uses by default for all messages of a process.
+# Size of the shared-memory segment of a process in Fast DDS by default.
 SEGMENT_BYTES = 512 * 1024
-# More camera_info than images means lost images: this share of at least so many.
+# Images are being lost if this share of at least MIN_COUNTED is missing, compared to camera_info.
 MAX_LOST_SHARE = 0.25
 MIN_COUNTED = 20
 
@@ -30,13 +30,13 @@ class Inputs:
     """The subscriptions of an active node.
 
     Args:
-        node: whose they are.
+        node: the node that subscribes.
         p: its parameters.
-        on_pair: called with every image and its camera_info.
+        on_pair: called with each image and its camera_info.
 
     Attributes:
-        monitor: watches what arrives.
-        scale: what the source of scale listens to; None if it needs no topic.
+        monitor: diagnostics of the inputs.
+        scale: input of the scale source; None if it needs no topic.
     """
 
     def __init__(self, node: Node, p: NodeParameters, on_pair: OnPair) -> None:
@@ -53,12 +53,12 @@ class Inputs:
         self._subscribers = [image, info]
         self.monitor = Monitor(image_watch, info_watch, node.get_logger())
         self.scale: ScaleInput | None = None
-        self.listen_for_scale(p)
+        self.subscribe_scale(p)
         image.registerCallback(self._check_transport)
         Synchronizer(image, info, self._on_match, self._on_refused, p.sync_queue, p.slop_s)
 
-    def listen_for_scale(self, p: NodeParameters) -> None:
-        """Listen to the topic that the source of scale needs, and to that alone."""
+    def subscribe_scale(self, p: NodeParameters) -> None:
+        """Subscribe to the topic of the scale source only."""
         self._close_scale()
         self.scale = scale_input(p.odometry.scale.source, p.slop_s)
         if self.scale is None:
@@ -74,7 +74,7 @@ class Inputs:
         self._scale_subscriber.registerCallback(self.scale.add)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Destroy all subscriptions."""
         for subscriber in self._subscribers:
             self._node.destroy_subscription(subscriber.sub)
         self._close_scale()
@@ -96,11 +96,11 @@ class Inputs:
                 topic,
                 qos_profile=qos,
                 qos_overriding_options=OVERRIDABLE,
-                # The watch says more than the default lines in the log would.
+                # TopicWatch reports more than the default log messages.
                 event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False),
             )
         subscriber.registerCallback(watch.on_message)
-        watch.requested = qos  # with what parameters have overridden
+        watch.requested = qos  # including the overrides by parameters
         return watch, subscriber
 
     def _close_scale(self) -> None:
@@ -114,14 +114,14 @@ class Inputs:
         self._on_pair(image, camera_info)
 
     def _check_transport(self, image: Image | CompressedImage) -> None:
-        """Warn when large images get lost on their way, and say how to give them room."""
+        """Warn once if the DDS transport loses large images."""
         size = len(image.data)
         if size <= SEGMENT_BYTES or not _is_fast_dds():
             return
         images, infos = self.monitor.images.count, self.monitor.camera_info.count
         if infos >= MIN_COUNTED and images < (1 - MAX_LOST_SHARE) * infos:
             self._node.get_logger().warning(
-                f"{infos - images} of {infos} images were lost on their way: images of "
+                f"{infos - images} of {infos} images were lost in transport: images of "
                 f"{size / 1e6:.1f} MB do not fit the 0.5 MB of shared memory that Fast DDS uses "
                 f"by default; set FASTRTPS_DEFAULT_PROFILES_FILE to {config_folder() / PROFILE} "
                 "(from ROS 2 Kilted on, FASTDDS_DEFAULT_PROFILES_FILE) for the camera driver",
@@ -133,9 +133,9 @@ class Inputs:
         if not isinstance(message, CameraInfo):
             watch = self.monitor.images
         self.monitor.refused(
-            f"a message of {watch.topic} has a negative stamp "
-            f"({stamp_ns(message.header.stamp) / 1e9:.3f} s) and is ignored: let its publisher "
-            "set header.stamp to the time of capture, from a running clock"
+            f"message of {watch.topic} ignored because of its negative stamp "
+            f"({stamp_ns(message.header.stamp) / 1e9:.3f} s): its publisher must set header.stamp "
+            "to the time of capture"
         )
 
 

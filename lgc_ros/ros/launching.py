@@ -1,6 +1,6 @@
-"""What the launch files share: refusing wrong arguments, and an exit code that tells of failure.
+"""Shared by the launch files: checks of arguments, and an exit code that reports failures.
 
-launch ignores arguments that no file declares, and exits with 0 whatever its processes exit with.
+launch ignores undeclared arguments, and exits with 0 whatever the exit codes of its processes.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ PACKAGE = "lgc_ros"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant, or else all of them, as the end of a sentence."""
+    """Hint for an unknown name: the closest known name, or all of them."""
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
 
 
 def checked_arguments(file: str, description: LaunchDescription) -> LaunchDescription:
-    """The description, which first refuses arguments of the command line that it does not declare.
+    """The description, preceded by a check for undeclared arguments on the command line.
 
     Args:
-        file: `__file__` of the launch file. Where another file includes it, the command line is
-            not for it, and nothing is checked.
+        file: `__file__` of the launch file. If another file includes it, the command line belongs
+            to that file and is not checked.
     """
 
     def check(context: LaunchContext) -> None:
@@ -45,7 +45,7 @@ def checked_arguments(file: str, description: LaunchDescription) -> LaunchDescri
 
 
 def given_arguments(file: Path, words: Sequence[str]) -> list[str]:
-    """Names of the arguments on a command line that launches this very file; else none."""
+    """Names of the arguments if the command line launches this file; empty otherwise."""
     for index, word in enumerate(words):
         by_package = words[max(index - 1, 0) : index + 1] == [PACKAGE, file.name]
         if by_package or Path(word).resolve() == file.resolve():
@@ -55,15 +55,15 @@ def given_arguments(file: Path, words: Sequence[str]) -> list[str]:
 
 
 def failing_with(process: Action, *companions: Action) -> RegisterEventHandler:
-    """Closes the companions of a process that fails, and has launch exit with 1 when it ends.
+    """Shut down the companions of a process that fails, and make launch exit with 1.
 
-    Other processes go on: the failing one may be a small part of a robot.
+    Other processes continue: the failing one may be a small part of a robot.
     """
 
     def on_exit(event: ProcessExited, context: LaunchContext) -> list[Action] | None:
         if event.returncode == 0 or context.is_shutdown:
             return None
-        # Raising an error would end the launch; its loop turns this into the exit code, too.
+        # Raising an error would end the launch; this sets only the exit code.
         code = f"{event.process_name} failed with exit code {event.returncode}, see its log above"
         context.asyncio_loop.call_exception_handler({"message": code})
         closing = [ShutdownProcess(process_matcher=matches_action(other)) for other in companions]

@@ -1,4 +1,4 @@
-"""Transitions of a managed node that neither fail in silence nor end the process."""
+"""Lifecycle transitions that log their failures and never end the process."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lgc_ros.errors import LgcError
 Transition = Callable[[LifecycleNode, LifecycleState], TransitionCallbackReturn]
 
 
-def told(transition: Transition) -> Transition:
-    """A transition whose failure is logged; rclpy would keep it to itself.
+def log_failure(transition: Transition) -> Transition:
+    """Decorator that logs why a transition failed; rclpy does not.
 
-    What the user can solve leaves the node in the state it was in, so that it can be tried again,
-    and becomes `node.idle`, the reason for doing nothing.
+    An error that the user can fix leaves the node in its previous state, so that the transition
+    can be repeated, and is stored in `node.idle`, the reason why the node is idle.
     """
 
     @functools.wraps(transition)
-    def telling(node: LifecycleNode, state: LifecycleState) -> TransitionCallbackReturn:
+    def logged(node: LifecycleNode, state: LifecycleState) -> TransitionCallbackReturn:
         try:
             return transition(node, state)
         except LgcError as error:
@@ -33,11 +33,11 @@ def told(transition: Transition) -> Transition:
             node.get_logger().error(f"{transition.__name__} failed: {traceback.format_exc()}")
             raise
 
-    return telling
+    return logged
 
 
 def refuse_impossible_transitions(node: LifecycleNode) -> None:
-    """Answer a transition that the state does not allow; rclpy lets it end the process."""
+    """Reject transitions that the current state does not allow; rclpy ends the process instead."""
     service = node._service_change_state
     change = service.callback
 
@@ -47,7 +47,7 @@ def refuse_impossible_transitions(node: LifecycleNode) -> None:
         try:
             return change(request, response)
         except RuntimeError as error:
-            node.get_logger().error(f"the transition is not possible now: {error}")
+            node.get_logger().error(f"transition rejected in the current state: {error}")
             response.success = False
             return response
 

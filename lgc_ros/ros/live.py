@@ -1,4 +1,4 @@
-"""A bag through the real node: played over DDS, answered by another process, and recorded."""
+"""Plays a bag over DDS to a node in another process, and records its output."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from sensor_msgs.msg import Image
 
 from lgc_ros.errors import LgcError
 from lgc_ros.images.encoding import image_from_message
+from lgc_ros.images.stamps import serialized_stamp_ns, stamp_ns
 from lgc_ros.ros.bags.player import Played, PlayOptions, play
 from lgc_ros.ros.bags.recorder import Recorder, RecordOptions, bag_writer
-from lgc_ros.ros.bags.topics import raw_stamp_ns
-from lgc_ros.ros.messages import stamp_ns
 from lgc_ros.ros.session import Session, session
 
 NODE = "lgc_odometry"
@@ -39,20 +38,20 @@ END_S = 20.0
 VIEWS_S = 10.0
 LOG_LINES = 12
 JPEG_QUALITY = 78
-# Below the ports that are given out by themselves.
+# Below the range of ephemeral ports.
 RESERVATION_PORT = 20_000
 _reservations: list[socket.socket] = []
 
 
 @dataclass(frozen=True)
 class LiveOptions:
-    """How the bag is played to the node.
+    """Options of `run_live`.
 
     Attributes:
-        image_topic, info_topic: of the bag.
-        parameters: of the node, by name.
-        picture_every: keep the node's picture of every so manieth frame.
-        answer_s: how long to wait for the answer to an image.
+        image_topic, info_topic: topics of the bag.
+        parameters: parameters of the node, by name.
+        picture_every: keep every N-th image of matches.
+        answer_s: maximum wait for the answer to an image, seconds.
     """
 
     image_topic: str
@@ -64,17 +63,17 @@ class LiveOptions:
 
 @dataclass
 class LiveRun:
-    """What happened, while it happens and after.
+    """Progress and results of a live run.
 
     Attributes:
-        played, answered: number of images published, and of poses that came back.
-        views: number of pictures that came back.
+        played, answered: number of images published and of poses received.
+        views: number of images of matches received.
         latency_ms: from publishing an image to receiving its pose, by stamp in nanoseconds.
-        pictures: the node's pictures of its matches as JPEG, by stamp.
-        reports: values of each report of the node's diagnostics, and `message`, its summary.
+        pictures: the node's images of matches as JPEG, by stamp.
+        reports: values of each diagnostic status of the node, with its `message`.
         seconds: from the first image to the last pose.
-        domain: of ROS, private to this run.
-        dds: the DDS settings in a few words.
+        domain: ROS domain, private to this run.
+        dds: short description of the DDS settings.
     """
 
     domain: int
@@ -89,7 +88,7 @@ class LiveRun:
 
     @property
     def diagnostics(self) -> dict[str, str]:
-        """The last report."""
+        """The latest report."""
         return self.reports[-1] if self.reports else {"message": "nothing"}
 
 
@@ -100,16 +99,16 @@ def run_live(
     options: LiveOptions,
     progress: Callable[[LiveRun], None] = lambda run: None,
 ) -> LiveRun:
-    """Play a bag to a node that runs in a process of its own, as fast as it answers.
+    """Play a bag to a node in its own process, as fast as it answers.
 
     Args:
-        bag: to play.
-        recording: new .mcap file for what the node publishes.
-        log: file for what the node says.
+        bag: bag to play.
+        recording: new .mcap file for the output of the node.
+        log: file for the log of the node.
         progress: called after each message of the node.
 
     Raises:
-        LgcError: the node ended or stays silent; the message says what it said.
+        LgcError: the node ended or does not answer; the message includes its log.
     """
     domain = free_domain()
     with (
@@ -125,7 +124,7 @@ def run_live(
         ros.node.create_subscription(Image, PICTURES, listener.on_picture, 10)
         if not ros.spin_until(recorder.discover, time.monotonic() + START_S):
             _check_interrupted(ros)
-            raise LgcError(f"the node did not start within {START_S:g} s; it said:\n{_tail(log)}")
+            raise LgcError(f"the node did not start within {START_S:g} s; its log:\n{_tail(log)}")
         start_s = time.monotonic()
         playing = PlayOptions(
             reliable=True,
@@ -148,7 +147,7 @@ def _has_all_views(run: LiveRun, recorder: Recorder) -> bool:
 
 
 class _Listener:
-    """Keeps account of what is sent and what comes back."""
+    """Records what is sent and received in a LiveRun."""
 
     def __init__(
         self, run: LiveRun, options: LiveOptions, progress: Callable[[LiveRun], None]
@@ -159,13 +158,13 @@ class _Listener:
     def on_played(self, played: Played) -> None:
         if played.topic != self._options.image_topic:
             return
-        self._sent_s[raw_stamp_ns(played.data)] = time.monotonic()
+        self._sent_s[serialized_stamp_ns(played.data)] = time.monotonic()
         self._run.played += 1
 
     def on_message(self, topic: str, data: bytes) -> None:
         run = self._run
         if topic == ODOMETRY:
-            stamp = raw_stamp_ns(data)
+            stamp = serialized_stamp_ns(data)
             run.answered += 1
             run.latency_ms[stamp] = 1e3 * (time.monotonic() - self._sent_s[stamp])
         elif topic == DIAGNOSTICS:
@@ -183,10 +182,10 @@ class _Listener:
 
 
 def free_domain() -> int:
-    """A domain in which nobody takes part, and which nobody else gets from here meanwhile.
+    """An unused ROS domain, reserved until this process ends.
 
-    The port of its first participant is free; another port, held until this process ends, says
-    that the domain is taken, since those who are to meet there take a while to start.
+    The port of its first participant is free. Another port is held as a reservation, because the
+    participants take a while to start.
     """
     for domain in random.SystemRandom().sample(range(1, 100), 99):
         taken = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -199,7 +198,7 @@ def free_domain() -> int:
             continue
         _reservations.append(taken)
         return domain
-    raise LgcError("all ROS domains of this machine are in use: end some ROS processes")
+    raise LgcError("all ROS domains of this machine are in use: stop some ROS processes")
 
 
 @contextmanager
@@ -218,7 +217,7 @@ def _this_machine_only() -> Iterator[None]:
 
 @contextmanager
 def _node(domain: int, log: Path, options: LiveOptions) -> Iterator[subprocess.Popen]:
-    """The node in its own process, which is asked to end, and made to if it does not."""
+    """The node in its own process; ended by SIGINT, and killed if it does not react."""
     reliable = {
         f"qos_overrides.{topic}.subscription.reliability": "reliable"
         for topic in (options.image_topic, options.info_topic)
@@ -234,7 +233,7 @@ def _node(domain: int, log: Path, options: LiveOptions) -> Iterator[subprocess.P
             env=environment,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for who started it, and ends both in order
+            start_new_session=True,  # Ctrl-C reaches this process only, which then ends the node
         )
     try:
         yield process
@@ -250,7 +249,7 @@ def _node(domain: int, log: Path, options: LiveOptions) -> Iterator[subprocess.P
 def _check_alive(process: subprocess.Popen, log: Path) -> None:
     code = process.poll()
     if code is not None:
-        raise LgcError(f"the node ended with code {code}; its last words were:\n{_tail(log)}")
+        raise LgcError(f"the node ended with code {code}; its log:\n{_tail(log)}")
 
 
 def _check_interrupted(ros: Session) -> None:

@@ -1,4 +1,4 @@
-"""What RViz shows beside the pose: landmarks, rejected matches and keyframes, and a picture."""
+"""Views for RViz: markers of landmarks, rejected matches and keyframes, and an annotated image."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from lgc_ros.visualization.matches import GREEN, RED, write_caption
 
 REJECTED = ColorRGBA(r=0.86, g=0.16, b=0.16, a=0.5)
 KEYFRAME = ColorRGBA(r=0.2, g=0.5, b=1.0, a=0.9)
-# There are often more wrong matches than right ones: they must not hide the image.
+# There are often more outliers than inliers: they must not hide the image.
 REJECTED_OPACITY = 0.35
-# Markers vanish by themselves when they are no longer renewed; a slow machine has some seconds.
+# Markers expire if they are not updated; this allows for a slow machine.
 LIFETIME = Duration(sec=3)
-# Sizes are shares of the median depth: without a source of scale, metres mean nothing.
+# Sizes are relative to the median depth, because without a scale source there are no metres.
 POINT_SIZE, LINE_WIDTH, KEYFRAME_SIZE = 0.008, 0.002, 0.05
-# Rejected matches have no depth: a piece of their ray is shown around the median depth.
+# Rejected matches have no depth: a segment of their ray near the median depth is shown.
 RAY = (0.9, 1.0)
-# Corners of a camera of unit size, and the edges between them and its centre (the last).
+# Corners of a unit camera frustum with its centre (last), and the edges between them.
 CORNERS = np.array([[-1, -0.75, 1], [1, -0.75, 1], [1, 0.75, 1], [-1, 0.75, 1], [0, 0, 0]])
 EDGES = np.array([(0, 1), (1, 2), (2, 3), (3, 0), (0, 4), (1, 4), (2, 4), (3, 4)]).ravel()
 
@@ -33,9 +33,9 @@ EDGES = np.array([(0, 1), (1, 2), (2, 3), (3, 0), (0, 4), (1, 4), (2, 4), (3, 4)
 def inlier_markers(
     header: Header, state: OdometryState, keyframes: Sequence[Keyframe]
 ) -> MarkerArray:
-    """Markers in the camera frame, which the header names.
+    """Markers in the camera frame, given by the header.
 
-    Landmarks that the pose rests on, from red to green by score; rays of rejected matches in red;
+    Landmarks used for the pose, from red to green by score; rays of rejected matches in red;
     keyframes in blue.
     """
     depth = float(np.median(state.points_cam[:, 2])) if len(state.points_cam) else 1.0
@@ -52,7 +52,7 @@ def inlier_markers(
 
 
 def _marker(header: Header, namespace: str, kind: int, points: np.ndarray) -> Marker:
-    """A marker of many points; the id never changes, so that it replaces the one before."""
+    """A marker of many points with a constant id, so that it replaces the previous one."""
     marker = Marker(header=header, ns=namespace, id=0, type=kind, lifetime=LIFETIME)
     marker.action = Marker.ADD if len(points) else Marker.DELETE
     marker.pose.orientation.w = 1.0
@@ -61,7 +61,7 @@ def _marker(header: Header, namespace: str, kind: int, points: np.ndarray) -> Ma
 
 
 def _rejected_rays(state: OdometryState, depth: float) -> np.ndarray:
-    """(2 N, 3) ends of pieces of the rays of the matches that do not agree with the pose."""
+    """(2 N, 3) end points of ray segments of the rejected matches."""
     if state.relative is None:
         return np.empty((0, 3))
     x = state.relative.correspondences.x1[~state.relative.inliers]
@@ -70,7 +70,7 @@ def _rejected_rays(state: OdometryState, depth: float) -> np.ndarray:
 
 
 def _frusta(state: OdometryState, keyframes: Sequence[Keyframe], depth: float) -> np.ndarray:
-    """(M, 3) ends of the edges of small cameras where the keyframes are, in the camera frame."""
+    """(M, 3) end points of the frustum edges of all keyframes, in the camera frame."""
     T_cw = np.linalg.inv(state.T_wc)
     corners = KEYFRAME_SIZE * depth * CORNERS[EDGES]
     edges = [corners @ keyframe.R_cw + keyframe.center for keyframe in keyframes]
@@ -78,17 +78,17 @@ def _frusta(state: OdometryState, keyframes: Sequence[Keyframe], depth: float) -
 
 
 def matches_picture(image: np.ndarray, state: OdometryState) -> np.ndarray:
-    """BGR image with the way of each keypoint since the keyframe: inliers green, others red."""
+    """BGR image with the motion of each keypoint since the keyframe: inliers green, others red."""
     picture = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image.copy()
     result = state.relative
     if result is not None:
         c = result.correspondences
-        ways = np.round(np.stack([c.p0, c.p1], axis=1)).astype(np.int32)
+        tracks = np.round(np.stack([c.p0, c.p1], axis=1)).astype(np.int32)
         clean = picture.copy()
-        cv2.polylines(picture, list(ways[~result.inliers]), False, RED, 1, cv2.LINE_AA)
+        cv2.polylines(picture, list(tracks[~result.inliers]), False, RED, 1, cv2.LINE_AA)
         cv2.addWeighted(picture, REJECTED_OPACITY, clean, 1 - REJECTED_OPACITY, 0, dst=picture)
-        cv2.polylines(picture, list(ways[result.inliers]), False, GREEN, 1, cv2.LINE_AA)
-        for x, y in ways[result.inliers, 1]:
+        cv2.polylines(picture, list(tracks[result.inliers]), False, GREEN, 1, cv2.LINE_AA)
+        for x, y in tracks[result.inliers, 1]:
             cv2.circle(picture, (int(x), int(y)), 2, GREEN, -1, cv2.LINE_AA)
     agree = f"{state.counts.get('inliers', 0)} of {state.counts.get('matches', 0)} matches agree"
     write_caption(picture, [f"{state.status}: {agree}"])

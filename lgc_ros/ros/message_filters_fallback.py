@@ -1,7 +1,7 @@
-"""Stands in for the inputs of ROS's message_filters where that is not installed.
+"""Subset of ROS's message_filters, used where it is not installed.
 
-Classes, signatures and names of methods are those of its Python package in ROS 2 Jazzy. Messages
-are paired by `synchronizer`, with or without it.
+Classes and methods have the names and signatures of the Python package in ROS 2 Jazzy. Pairing is
+done by `synchronizer` in either case.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from rclpy.node import Node
 
 
 class SimpleFilter:
-    """Passes its output on to callbacks, in the order in which they registered."""
+    """Passes its output to callbacks in the order of their registration."""
 
     def __init__(self) -> None:
         self.callbacks: dict[int, tuple[Callable, tuple]] = {}
 
     def registerCallback(self, cb: Callable, *args: Any) -> int:
-        """Have `cb` called with each output followed by `args`; returns the connection's key."""
+        """Register `cb`, called with each output followed by `args`; returns the connection."""
         connection = len(self.callbacks)
         self.callbacks[connection] = cb, args
         return connection
@@ -30,9 +30,9 @@ class SimpleFilter:
 
 
 class Subscriber(SimpleFilter):
-    """A subscription as a source of messages; options are those of Node.create_subscription.
+    """A subscription as a source; options are those of Node.create_subscription.
 
-    What it does not have itself is asked of the subscription, which is `sub`.
+    Other attributes are those of the subscription `sub`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Poses, covariances and velocities as ROS messages, and the way from the camera to the robot.
+"""Poses, covariances and velocities as ROS messages, converted from the camera to the base.
 
 Frames: w is the camera's optical frame when odometry started, c the optical frame now, b the
 robot's base now, o (`odom_frame`) the base when odometry started. The base has the axes of REP-103
@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from builtin_interfaces.msg import Time
 from geometry_msgs.msg import (
     Point,
     Pose,
@@ -30,15 +29,15 @@ from lgc_ros.geometry.epipolar import skew
 from lgc_ros.odometry.covariance import of_scale, positive_definite
 from lgc_ros.odometry.state import OdometryState
 
-# Variance that says "not known" of a velocity: (m/s)² and (rad/s)².
+# Variance of an unknown velocity: (m/s)² and (rad/s)².
 UNKNOWN_VARIANCE = 1e4
-# Landmarks without which a difference of two poses tells no velocity.
+# Fewer landmarks than this do not determine the velocity.
 MIN_LANDMARKS = 6
 
 
 @dataclass(frozen=True, eq=False)
 class BaseMotion:
-    """Where the robot is and how it moves.
+    """Pose and velocity of the base.
 
     Attributes:
         T_ob: (4, 4) base to odom.
@@ -54,10 +53,10 @@ class BaseMotion:
 
 
 def base_motion(state: OdometryState, T_bc: np.ndarray, twist_cov_cam: np.ndarray) -> BaseMotion:
-    """The motion of the base, to which the camera is fixed by T_bc, from that of the camera."""
+    """Convert the motion of the camera to that of the base; `T_bc` is the camera in the base."""
     T_cb = np.linalg.inv(T_bc)
     R_bc, R_wc = T_bc[:3, :3], state.T_wc[:3, :3]
-    # The base swings about the camera when the camera's orientation errs, or changes.
+    # An error or change of the orientation of the camera also moves the base (lever arm).
     of_pose = _rigid(R_bc, R_wc @ T_cb[:3, 3])
     of_twist = _rigid(R_bc, T_cb[:3, 3])
     return BaseMotion(
@@ -69,7 +68,7 @@ def base_motion(state: OdometryState, T_bc: np.ndarray, twist_cov_cam: np.ndarra
 
 
 def _rigid(R: np.ndarray, lever: np.ndarray) -> np.ndarray:
-    """Maps (linear, angular) at the camera to that at the end of the lever, turned by R."""
+    """Maps (linear, angular) at the camera to the end of the lever arm, rotated by R."""
     J = np.zeros((6, 6))
     J[:3, :3] = J[3:, 3:] = R
     J[:3, 3:] = -R @ skew(lever)
@@ -81,13 +80,13 @@ def twist_covariance(
 ) -> np.ndarray:
     """(6, 6) covariance of the velocity in the camera frame.
 
-    The velocity is the difference of two poses, each as uncertain as the landmarks in view leave
-    it: those far away or few say little of translation. An error of the scale is one of the speed.
+    The velocity is the difference of two poses, whose uncertainty follows from the landmarks in
+    view: few or distant ones constrain translation weakly. Scale errors are added to the speed.
     """
     unknown = UNKNOWN_VARIANCE * np.eye(6)
     if last is None or not (last.tracked and state.tracked):
         return unknown
-    # A position that rested on no landmarks may have been held back while the camera moved.
+    # A position without landmarks may have been held while the camera moved.
     if min(len(last.points_cam), len(state.points_cam)) < MIN_LANDMARKS:
         return unknown
     x, y, z = state.points_cam.T
@@ -100,13 +99,9 @@ def twist_covariance(
     )
     information = J.T @ J * (focal_px / sigma_px) ** 2
     elapsed_s = (state.stamp_ns - last.stamp_ns) * 1e-9
-    # The term added bounds what the landmarks do not determine.
+    # The last term bounds what the landmarks do not determine.
     information = information * elapsed_s**2 / 2 + np.eye(6) / UNKNOWN_VARIANCE
     return np.linalg.inv(information) + of_scale(state.twist[:3], state.scale_sigma)
-
-
-def stamp_ns(time: Time) -> int:
-    return time.sec * 10**9 + time.nanosec
 
 
 def point_message(position: np.ndarray) -> Point:
@@ -149,7 +144,7 @@ def pose_with_covariance(header: Header, motion: BaseMotion) -> PoseWithCovarian
 
 
 def relative_pose(header: Header, pose: PoseEstimate) -> PoseStamped:
-    """The camera now in the camera frame of its keyframe; the translation has length 1."""
+    """Pose of the camera in the camera frame of its keyframe; the translation has length 1."""
     T_01 = np.eye(4)
     T_01[:3, :3], T_01[:3, 3] = pose.R_10.T, -pose.R_10.T @ pose.t_10
     return PoseStamped(header=header, pose=pose_message(T_01))
@@ -158,7 +153,7 @@ def relative_pose(header: Header, pose: PoseEstimate) -> PoseStamped:
 def transform_message(
     header: Header, base_frame: str, motion: BaseMotion, invert: bool
 ) -> TransformStamped:
-    """odom_frame -> base_frame, or the inverse for robots whose base has a parent already."""
+    """odom_frame -> base_frame, or the inverse for a base that already has a parent."""
     message = TransformStamped(header=header, child_frame_id=base_frame)
     T = motion.T_ob
     if invert:

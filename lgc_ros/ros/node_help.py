@@ -1,4 +1,4 @@
-"""What `odometry_node --help` prints."""
+"""Help text of `odometry_node --help`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from lgc_ros.ros.parameters import describe_parameters
+from lgc_ros.ros.node_parameters import default_parameters, describe_parameters
 
 HELP_WORDS = ("-h", "--help")
 MAIN_PARAMETERS = (
@@ -32,11 +32,11 @@ Visual odometry of one calibrated camera, as a managed (lifecycle) node that act
 
 Subscribes to:
   image              sensor_msgs/Image (image/compressed with image_transport:=compressed)
-  camera_info        sensor_msgs/CameraInfo, with the stamps of the images
+  camera_info        sensor_msgs/CameraInfo, stamped as the images
   odom, depth        nav_msgs/Odometry, sensor_msgs/Image: metric scale (scale.source)
 Publishes:
   ~/odometry, ~/pose, ~/relative_pose, ~/path    the motion of base_frame
-  ~/inliers, ~/matches_image                     views for RViz, while somebody listens
+  ~/inliers, ~/matches_image                     views for RViz, only while subscribed to
   /diagnostics                                   why there is no output, and what to do about it
   /tf                                            odom_frame -> base_frame (needs tf2_ros)
 Services:
@@ -59,10 +59,10 @@ def wants_help(args: Sequence[str] | None) -> bool:
 
 def help_text() -> str:
     """Usage, topics, main parameters with their defaults, and examples."""
-    known = describe_parameters()
+    descriptions, defaults = describe_parameters(), default_parameters()
     lines = []
     for name in MAIN_PARAMETERS:
-        default, description = known[name]
+        description, default = descriptions[name], defaults.get(name)
         if default not in (None, ""):
             description += f" (default: {str(default).lower()})"
         lines += textwrap.wrap(

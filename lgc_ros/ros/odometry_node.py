@@ -1,4 +1,4 @@
-"""The node `lgc_odometry`: images in, odometry out, or the reason why not."""
+"""The node `lgc_odometry`: publishes odometry from images, or the reason why it cannot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rcl_interfaces.msg import SetParametersResult
@@ -27,7 +26,8 @@ from std_srvs.srv import Empty
 
 from lgc_ros.errors import ConfigError, LgcError
 from lgc_ros.ros.inputs import Inputs
-from lgc_ros.ros.lifecycle import refuse_impossible_transitions, told
+from lgc_ros.ros.lifecycle import log_failure, refuse_impossible_transitions
+from lgc_ros.ros.message_odometry import MessageOdometry, PendingImage
 from lgc_ros.ros.mounting import Mounting
 from lgc_ros.ros.node_help import help_text, wants_help
 from lgc_ros.ros.outputs import Outputs
@@ -38,20 +38,19 @@ from lgc_ros.ros.parameters import (
     unknown_parameters,
 )
 from lgc_ros.ros.qos import output_qos
-from lgc_ros.ros.session import init_ros, leave
-from lgc_ros.ros.tracker import PendingImage, Tracker
+from lgc_ros.ros.session import init_ros, shut_down
 from lgc_ros.ros.worker import LatestItemWorker, SerialThread
 from lgc_ros.runtime.allocator import retain_freed_memory
 
 NAME = "lgc_odometry"
 UNCONFIGURED = "the node is not configured: trigger the transitions configure and activate"
 INACTIVE = "the node is not active: trigger the transition activate"
-SHUT_DOWN = "the node is shut down: start it again"
+SHUT_DOWN = "the node is shut down: restart it"
 FAILED = "the last transition failed, see the log: configure and activate the node again"
 
 
 class _Pair(NamedTuple):
-    """An image with its calibration, and when (monotonic seconds) they arrived."""
+    """An image with its calibration, and their arrival time (monotonic seconds)."""
 
     image: Image | CompressedImage
     camera_info: CameraInfo
@@ -59,15 +58,15 @@ class _Pair(NamedTuple):
 
 
 class OdometryNode(LifecycleNode):
-    """Visual odometry as a managed node.
+    """Visual odometry as a lifecycle node.
 
-    Callbacks only hand the newest image to a worker thread, so that the node answers while it
-    computes; `_lock` guards what both use. With `pipelined` that thread only finds keypoints, and
-    one behind it tracks the frame before. There is a tracker, and all that publishes, from
-    configure to cleanup, and inputs and worker from activate to deactivate.
+    Callbacks only pass the newest image to a worker thread, so that the node stays responsive;
+    `_lock` guards what both threads use. With `pipelined`, that thread extracts keypoints while a
+    second one tracks the previous frame. Odometry and publishers exist from configure to cleanup,
+    subscriptions and threads from activate to deactivate.
 
     Attributes:
-        idle: why the node does nothing, while it is not active.
+        idle: why the node is idle, while it is not active.
     """
 
     def __init__(self) -> None:
@@ -77,83 +76,86 @@ class OdometryNode(LifecycleNode):
             self.get_logger().warning(warning)
         self._settings = read_parameters(self)
         self._lock = threading.Lock()
-        self._stopping = threading.Event()  # nothing is worth waiting for any more
+        self._stopping = threading.Event()  # interrupts the wait for a transform
         self.idle = UNCONFIGURED
-        self._tracker: Tracker | None = None
+        self._odometry: MessageOdometry | None = None
         self._outputs: Outputs | None = None
         self._mounting: Mounting | None = None
         self._inputs: Inputs | None = None
         self._worker: LatestItemWorker | None = None
-        self._behind: SerialThread | None = None
-        self._checked: Tracker | None = None  # made to see whether new settings can be used
+        self._tracking_thread: SerialThread | None = None
+        self._checked: MessageOdometry | None = (
+            None  # made to see whether new settings can be used
+        )
         self.add_on_set_parameters_callback(self._check_parameters)
         self.add_post_set_parameters_callback(self._apply_parameters)
         refuse_impossible_transitions(self)
         self.create_service(Empty, "~/reset", self._on_reset)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", output_qos())
-        # Steady: the reason for silence is told even when a simulated clock stands still.
+        # Steady time: diagnostics must go on while a simulated clock stands still.
         self.create_timer(1.0, self._on_tick, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     def start(self) -> bool:
-        """Configure and activate, if the node is to do that itself; False if it failed.
+        """Configure and activate the node if `autostart` is set.
 
-        The reason is in the log then.
+        Returns:
+            False if a transition failed; the log says why.
         """
         return not self._settings.autostart or all(
             trigger() == TransitionCallbackReturn.SUCCESS
             for trigger in (self.trigger_configure, self.trigger_activate)
         )
 
-    @told
+    @log_failure
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         p = self._settings
-        tracker = Tracker(p.odometry, p.rectified, self._begin_anew)
+        odometry = MessageOdometry(p.odometry, p.rectified, self._on_reinitialized)
         self._outputs = Outputs(self)
         self._mounting = Mounting(self, p.base_frame, p.T_bc)
-        self._tracker = tracker
+        self._odometry = odometry
         self.idle = INACTIVE
         return super().on_configure(state)
 
-    @told
+    @log_failure
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._stopping.clear()
         self._inputs = Inputs(self, self._settings, self._on_pair)
-        self._behind = SerialThread(f"{NAME}_behind")
+        self._tracking_thread = SerialThread(f"{NAME}_tracking")
         self._worker = LatestItemWorker(self._work, f"{NAME}_worker")
         self.get_logger().info(f"waiting for {self._inputs.monitor.images.topic}")
         return super().on_activate(state)
 
-    @told
+    @log_failure
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         self.stop()
         self.idle = INACTIVE
         return super().on_deactivate(state)
 
-    @told
+    @log_failure
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._release(UNCONFIGURED)
         return super().on_cleanup(state)
 
-    @told
+    @log_failure
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._release(SHUT_DOWN)
         return super().on_shutdown(state)
 
-    @told
+    @log_failure
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._release(FAILED)
         return super().on_error(state)
 
     def stop(self) -> None:
-        """Take no more images, and finish what is at hand."""
+        """Stop receiving images, and finish the current one."""
         self._stopping.set()
         if self._inputs is not None:
             self._inputs.close()
             self._inputs = None
         if self._worker is not None:
             self._worker.stop()
-            self._behind.stop()
-            self._worker = self._behind = None
+            self._tracking_thread.stop()
+            self._worker = self._tracking_thread = None
 
     def _release(self, idle: str) -> None:
         self.stop()
@@ -161,7 +163,7 @@ class OdometryNode(LifecycleNode):
             self._outputs.destroy()
         if self._mounting is not None:
             self._mounting.close()
-        self._tracker = self._outputs = self._mounting = None
+        self._odometry = self._outputs = self._mounting = None
         self.idle = idle
 
     def _on_pair(self, image: Image | CompressedImage, camera_info: CameraInfo) -> None:
@@ -169,18 +171,18 @@ class OdometryNode(LifecycleNode):
             self._worker.put(_Pair(image, camera_info, time.monotonic()))
 
     def _work(self, pair: _Pair) -> None:
-        """One image, in the worker thread."""
-        prepared = self._tracker.prepare(pair.image)
+        """Process one image in the worker thread."""
+        prepared = self._odometry.prepare(pair.image)
         if self._settings.pipelined and self._settings.odometry.threads != 1:
-            with suppress(Exception):  # what is wrong with it is told when it is tracked
+            with suppress(Exception):  # raised again, and reported, when it is tracked
                 prepared.features()
-            self._behind.call(partial(self._track, pair, prepared))
+            self._tracking_thread.call(partial(self._track, pair, prepared))
         else:
-            self._behind.wait()
+            self._tracking_thread.wait()
             self._track(pair, prepared)
 
     def _track(self, pair: _Pair, prepared: PendingImage) -> None:
-        """Whatever is wrong with an image, the next may be right."""
+        """Track one image; an error is reported and does not affect the next image."""
         self._mounting.wait_for(pair.image.header.frame_id, self._stopping)
         inputs = self._inputs
         if inputs is None:  # closed while the image waited
@@ -195,28 +197,29 @@ class OdometryNode(LifecycleNode):
             inputs.monitor.fault(unexpected, traceback.format_exc())
 
     def _process(self, pair: _Pair, prepared: PendingImage, inputs: Inputs) -> None:
-        tracker, header = self._tracker, pair.image.header
+        odometry, header = self._odometry, pair.image.header
         T_bc, T_oc = self._mounting.T_bc(header.frame_id), None
-        frame = tracker.read(prepared, pair.camera_info)
-        scale = inputs.scale  # which a changed parameter may replace meanwhile
+        frame = odometry.read(prepared, pair.camera_info)
+        scale = inputs.scale  # a parameter change may replace it meanwhile
         if scale is not None:
             frame, T_oc = scale.measure(frame, T_bc)
-        tracked = tracker.track(frame, T_oc, prepared)
-        if tracker.has_begun:
+        tracked = odometry.track(frame, T_oc, prepared)
+        if odometry.has_pose:
             self._outputs.publish_motion(header, tracked, T_bc, self._settings)
         inputs.monitor.processed(tracked.state, 1e3 * (time.monotonic() - pair.arrived_s))
-        if tracker.has_begun:
-            keyframes = tracker.odometry.map.keyframes
-            self._outputs.publish_views(header, tracked, keyframes, inputs.monitor.undrawn)
+        if odometry.has_pose:
+            self._outputs.publish_views(
+                header, tracked, odometry.keyframes, inputs.monitor.view_failed
+            )
 
-    def _begin_anew(self, reason: str) -> None:
-        self._outputs.forget()
-        self.get_logger().info(f"{reason}: the next frame is the origin")
+    def _on_reinitialized(self, reason: str) -> None:
+        self._outputs.clear_path()
+        self.get_logger().info(f"re-initializing, {reason}: the next frame is the origin")
 
     def _on_reset(self, request: Empty.Request, response: Empty.Response) -> Empty.Response:
         with self._lock:
-            if self._tracker is not None:
-                self._tracker.reset("reset as asked for")
+            if self._odometry is not None:
+                self._odometry.reset("reset requested")
         return response
 
     def _check_parameters(self, changes: Sequence[Parameter]) -> SetParametersResult:
@@ -226,7 +229,9 @@ class OdometryNode(LifecycleNode):
         try:
             after = read_parameters(self, changes)
             if after.odometry != self._settings.odometry:
-                self._checked = Tracker(after.odometry, after.rectified, self._begin_anew)
+                self._checked = MessageOdometry(
+                    after.odometry, after.rectified, self._on_reinitialized
+                )
         except LgcError as error:
             return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
@@ -236,18 +241,21 @@ class OdometryNode(LifecycleNode):
         checked, self._checked = self._checked, None
         with self._lock:
             self._settings = after
-            if self._tracker is None:
+            if self._odometry is None:
                 return
             if checked is not None:
-                self._tracker = checked
-                self._tracker.reset("settings of odometry have changed")
-            if before.base_frame != after.base_frame or not _same(before.T_bc, after.T_bc):
+                self._odometry = checked
+                self._odometry.reset("the odometry settings have changed")
+            if (before.base_frame, before.base_to_camera) != (
+                after.base_frame,
+                after.base_to_camera,
+            ):
                 self._mounting.close()
                 self._mounting = Mounting(self, after.base_frame, after.T_bc)
-        # Without the lock: a subscription declares parameters, which leads here again.
+        # Without the lock: a subscription declares parameters, which calls this method again.
         if self._inputs is not None and before.odometry.scale != after.odometry.scale:
             try:
-                self._inputs.listen_for_scale(after)
+                self._inputs.subscribe_scale(after)
             except LgcError as error:
                 self.get_logger().error(str(error))
 
@@ -259,19 +267,15 @@ class OdometryNode(LifecycleNode):
             )
         else:
             status = self._inputs.monitor.report(
-                name, self._tracker.setup, self._worker.dropped, self._settings
+                name, self._odometry.setup, self._worker.dropped, self._settings
             )
         message = DiagnosticArray(status=[status])
         message.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(message)
 
 
-def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    return a is b or (a is not None and b is not None and np.array_equal(a, b))
-
-
 def spin(node: Node, stopping: threading.Event) -> None:
-    """Run a node's callbacks until told to stop; one that fails is logged, and the next runs."""
+    """Run the callbacks of a node until `stopping` is set; exceptions are logged, not raised."""
     executor = SingleThreadedExecutor(context=node.context)
     executor.add_node(node)
     while node.context.ok() and not stopping.is_set():
@@ -284,9 +288,9 @@ def spin(node: Node, stopping: threading.Event) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the node until a signal ends it; settings that cannot be used end it at once.
+    """Run the node until SIGINT or SIGTERM; invalid parameters end it at once with code 1.
 
-    Signals only set a flag: `ros2 launch` sends a second one, which must not disturb the end.
+    Signals only set a flag: `ros2 launch` sends a second one, which must not disturb the shutdown.
     """
     if wants_help(args):
         sys.stdout.write(help_text())
@@ -306,14 +310,14 @@ def main(args: Sequence[str] | None = None) -> int:
         rclpy.logging.get_logger(NAME).fatal(str(error))
         rclpy.try_shutdown()
         return 1
-    dds.say(node.get_logger())
+    dds.log_to(node.get_logger())
     started = node.start()
     if started:
         spin(node, stopping)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     node.stop()
-    leave(node)
+    shut_down(node)
     return 0 if started else 1
 
 

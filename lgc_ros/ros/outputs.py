@@ -1,4 +1,4 @@
-"""All that the node publishes about motion; what is costly only while someone listens."""
+"""The node's publishers: motion for every frame, views for RViz only while subscribed to."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from visualization_msgs.msg import MarkerArray
 from lgc_ros.odometry.map import Keyframe
 from lgc_ros.ros import compat, messages
 from lgc_ros.ros.markers import inlier_markers, matches_picture
-from lgc_ros.ros.parameters import NodeParameters
+from lgc_ros.ros.message_odometry import TrackedFrame
+from lgc_ros.ros.node_parameters import NodeParameters
 from lgc_ros.ros.qos import OVERRIDABLE, checked_overrides, output_qos
-from lgc_ros.ros.tracker import Tracked
 
 
 class Outputs:
-    """Publishers of a managed node, silent while it is inactive."""
+    """Lifecycle publishers, which send nothing while the node is inactive."""
 
     def __init__(self, node: LifecycleNode) -> None:
         def publisher(kind: type, topic: str):
@@ -42,8 +42,8 @@ class Outputs:
         self._bridge = compat.CvBridge()
         self._broadcaster = compat.tf2_ros and compat.tf2_ros.TransformBroadcaster(node)
         if self._broadcaster is None:
-            node.get_logger().info(f"{compat.ABSENT['tf2_ros']}: no transform is published")
-        self._way: deque[PoseStamped] = deque()
+            node.get_logger().info(f"{compat.ABSENT['tf2_ros']}: the transform is not published")
+        self._poses: deque[PoseStamped] = deque()
 
     def destroy(self) -> None:
         for publisher in (
@@ -58,14 +58,14 @@ class Outputs:
         if self._broadcaster is not None:
             self._node.destroy_publisher(self._broadcaster.pub_tf)
 
-    def forget(self) -> None:
-        """Begin a new path."""
-        self._way.clear()
+    def clear_path(self) -> None:
+        """Start a new path."""
+        self._poses.clear()
 
     def publish_motion(
-        self, image_header: Header, tracked: Tracked, T_bc: np.ndarray, p: NodeParameters
+        self, image_header: Header, tracked: TrackedFrame, T_bc: np.ndarray, p: NodeParameters
     ) -> None:
-        """The motion of the robot, whose base carries the camera at T_bc; TF comes first."""
+        """Publish the motion of the base, with the camera mounted at T_bc; TF comes first."""
         spread = messages.twist_covariance(
             tracked.state, tracked.last, tracked.frame.camera.focal, p.odometry.sigma_px
         )
@@ -80,26 +80,26 @@ class Outputs:
         relative = tracked.state.relative
         if relative is not None and relative.pose is not None:
             self._relative.publish(messages.relative_pose(image_header, relative.pose))
-        self._way.append(PoseStamped(header=header, pose=messages.pose_message(motion.T_ob)))
-        while len(self._way) > p.path_length:
-            self._way.popleft()
+        self._poses.append(PoseStamped(header=header, pose=messages.pose_message(motion.T_ob)))
+        while len(self._poses) > p.path_length:
+            self._poses.popleft()
 
     def publish_views(
         self,
         header: Header,
-        tracked: Tracked,
+        tracked: TrackedFrame,
         keyframes: list[Keyframe],
         on_failure: Callable[[str, str], None],
     ) -> None:
-        """What is there to look at: path, markers and picture.
+        """Publish path, markers and image of the matches.
 
-        It comes after the motion: RViz hides what has a stamp that TF does not reach yet.
+        Call it after `publish_motion`: RViz hides messages that are newer than TF.
 
         Args:
             header: of the image.
-            tracked: the frame and the state after it.
-            keyframes: those of the map.
-            on_failure: called with a message and a traceback for each view that cannot be drawn.
+            tracked: the frame and its odometry state.
+            keyframes: keyframes of the map.
+            on_failure: called with an error message and a traceback if a view cannot be drawn.
         """
         views = {
             self._path: self._draw_path,
@@ -120,8 +120,10 @@ class Outputs:
                 on_failure(message, traceback.format_exc())
 
     def _draw_path(self) -> Path | None:
-        return Path(header=self._way[-1].header, poses=list(self._way)) if self._way else None
+        return (
+            Path(header=self._poses[-1].header, poses=list(self._poses)) if self._poses else None
+        )
 
-    def _draw_matches(self, header: Header, tracked: Tracked) -> Image:
+    def _draw_matches(self, header: Header, tracked: TrackedFrame) -> Image:
         picture = matches_picture(tracked.frame.image, tracked.state)
         return self._bridge.cv2_to_imgmsg(picture, "bgr8", header)

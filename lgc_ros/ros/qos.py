@@ -1,4 +1,4 @@
-"""Quality of service: what the node asks for and offers, and where a publisher falls short."""
+"""QoS profiles of the node, and how they are incompatible with those of a publisher."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OVERRIDABLE = QoSOverridingOptions(
         QoSPolicyKind.DURABILITY,
     )
 )
-"""Policies that parameters `qos_overrides.TOPIC...` may change."""
+"""Policies that the parameters `qos_overrides.TOPIC...` can change."""
 
 _WEAKER = {
     "reliability": (ReliabilityPolicy.BEST_EFFORT, ReliabilityPolicy.RELIABLE),
@@ -28,29 +28,29 @@ _WEAKER = {
 
 
 def input_qos(depth: int = 5) -> QoSProfile:
-    """Best effort, as sensors publish; a new profile each time, since overrides write into it."""
+    """Best effort, as for sensor data; a new profile each time, because overrides modify it."""
     return QoSProfile(depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
 def output_qos() -> QoSProfile:
-    """Reliable; a new profile each time, since overrides write into it."""
+    """Reliable; a new profile each time, because overrides modify it."""
     return QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 
 
 @contextmanager
 def checked_overrides(topic: str) -> Iterator[None]:
-    """Tell the user what is wrong with overrides that rclpy refuses, in user terms."""
+    """Turn errors of rclpy about QoS overrides into a ConfigError with a remedy."""
     try:
         yield
     except (RuntimeError, InvalidParameterTypeException) as error:
         raise ConfigError(
-            f"the parameters qos_overrides.{topic} cannot be used: {error}; start the node with "
-            "values of ROS, such as reliability best_effort or reliable"
+            f"invalid parameters qos_overrides.{topic}: {error}; restart the node with QoS values "
+            "of ROS, such as reliability best_effort or reliable"
         ) from error
 
 
-def shortcoming(offered: QoSProfile, requested: QoSProfile) -> tuple[str, str, str] | None:
-    """The policy in which an offer is less than what is requested, and both values by name."""
+def incompatibility(offered: QoSProfile, requested: QoSProfile) -> tuple[str, str, str] | None:
+    """The policy whose offered value is weaker than the requested one, and both values by name."""
     for policy, (weak, strong) in _WEAKER.items():
         if getattr(offered, policy) == weak and getattr(requested, policy) == strong:
             return policy, weak.name.lower(), strong.name.lower()

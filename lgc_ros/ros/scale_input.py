@@ -1,4 +1,4 @@
-"""What metric scale rests on: wheel odometry, or depth, at the time of an image."""
+"""Input of the scale source: wheel odometry or depth at the time of an image."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from lgc_ros.errors import ImageError
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.encoding import depth_from_message
 from lgc_ros.images.frame import Frame
-from lgc_ros.ros.messages import stamp_ns
+from lgc_ros.images.stamps import stamp_ns
 
-# An image waits so long for the message that was measured with it or after it ...
+# An image waits this long for a message with its own stamp or a later one ...
 WAIT_S = 0.2
-# ... unless the latest one is older by this: the stamps of another clock never catch up.
+# ... unless the latest message is older by this much: another clock never catches up.
 FAR_BEHIND_NS = 10**9
-# Between poses further apart than this, the way is not known.
+# Poses further apart than this are not interpolated.
 MAX_GAP_NS = 5 * 10**8
-# Wheel odometry of some seconds at any usual rate; depth images as many as may overtake an image.
+# Several seconds of wheel odometry at any usual rate; a few depth images that overtake an image.
 POSES, DEPTHS = 200, 5
 
 
 class _Latest:
-    """The latest messages of a topic; one thread adds them, another asks for them.
+    """Buffer of the latest messages of a topic; one thread adds them, another looks them up.
 
     Attributes:
-        length: how many are remembered.
+        length: capacity in messages.
         met_s: when (monotonic seconds) an image last found its counterpart.
-        fault: why the latest messages cannot be used; empty if they can.
+        fault: why the latest message is invalid; empty if it is valid.
     """
 
     def __init__(self, length: int) -> None:
@@ -48,7 +48,7 @@ class _Latest:
         self._changed = threading.Condition()
 
     def add(self, message: Any) -> None:
-        """Remember a message; those of the time before stamps jumped back are forgotten."""
+        """Add a message; if its stamp jumps back, drop the earlier messages."""
         now_ns = stamp_ns(message.header.stamp)
         with self._changed:
             if self._samples and now_ns < self._samples[-1][0]:
@@ -57,40 +57,40 @@ class _Latest:
             self._changed.notify()
 
     def _wait_for(self, now_ns: int, slop_ns: int = 0) -> None:
-        """Return once what is remembered reaches up to the stamp, or waiting has no use."""
+        """Wait until the buffer reaches the stamp; return early if it never will."""
 
-        def has_no_use() -> bool:
+        def is_over() -> bool:
             behind_ns = now_ns - self._samples[-1][0] if self._samples else FAR_BEHIND_NS
             return not slop_ns < behind_ns < FAR_BEHIND_NS
 
         with self._changed:
-            self._changed.wait_for(has_no_use, WAIT_S)
+            self._changed.wait_for(is_over, WAIT_S)
 
-    def _remembered(self) -> list[tuple[int, Any]]:
+    def _messages(self) -> list[tuple[int, Any]]:
         with self._changed:
             return list(self._samples)
 
 
 class WheelOdometry(_Latest):
-    """Poses of the robot, between which those at the time of an image lie.
+    """Wheel odometry, interpolated at the stamps of the images.
 
-    A message that comes too late for its image may still be in time for a keyframe, so what is
-    known of an image is asked for when it is needed.
+    A message that arrives too late for its image may still be in time for a keyframe, so the pose
+    is looked up when it is needed.
     """
 
     name, kind = "odom", Odometry
 
     def __init__(self) -> None:
         super().__init__(POSES)
-        self._missed_ns: int | None = None  # oldest image that waits for its counterpart
+        self._missed_ns: int | None = None  # oldest image without a counterpart
 
     def add(self, message: Odometry) -> None:
         position, quaternion = _pose(message)
         norm = np.linalg.norm(quaternion)
         if not (np.isfinite(position).all() and 0.5 < norm < 2.0):
             self.fault = (
-                "the wheel odometry holds no pose (NaN, or a quaternion that is no rotation): "
-                "check its publisher"
+                "the wheel odometry has an invalid pose (NaN, or a quaternion of length 0): check "
+                "its publisher"
             )
             return
         self.fault = ""
@@ -99,9 +99,10 @@ class WheelOdometry(_Latest):
     def measure(
         self, frame: Frame, T_bc: np.ndarray
     ) -> tuple[Frame, Callable[[], np.ndarray | None]]:
-        """The frame, and what tells the pose of the camera, which sits at T_bc, by the wheels.
+        """The frame, and a function that returns the camera pose by wheel odometry.
 
-        That gives None until messages from before and after the image have arrived.
+        It returns None until messages from before and after the image have arrived. `T_bc` is the
+        pose of the camera in the base frame.
         """
         self._wait_for(frame.stamp_ns)
         missed_ns = self._missed_ns
@@ -113,25 +114,25 @@ class WheelOdometry(_Latest):
         return frame, partial(self._T_oc, frame.stamp_ns, T_bc)
 
     def _T_oc(self, stamp_ns: int, T_bc: np.ndarray) -> np.ndarray | None:
-        # The camera moves more than the base, or less, where the robot turns.
+        # In a turn, the camera and the base travel different distances.
         T_ob = self._T_ob(stamp_ns)
         return None if T_ob is None else T_ob @ T_bc
 
     def _T_ob(self, stamp_ns: int) -> np.ndarray | None:
-        """The pose between the messages before and after a stamp."""
-        samples = self._remembered()
+        """The pose interpolated between the messages before and after a stamp."""
+        samples = self._messages()
         after = bisect_left(samples, stamp_ns, key=lambda sample: sample[0])
         nearest = samples[max(after - 1, 0) : after + 1]
         if not nearest:
             return None
         positions, quaternions = zip(*(_pose(message) for _, message in nearest), strict=True)
         stamps_ns = [now_ns for now_ns, _ in nearest]
-        way = Trajectory.from_samples(stamps_ns, positions, quaternions, self.name)
-        return way.pose_at(stamp_ns, MAX_GAP_NS)
+        trajectory = Trajectory.from_samples(stamps_ns, positions, quaternions, self.name)
+        return trajectory.pose_at(stamp_ns, MAX_GAP_NS)
 
 
 class DepthImages(_Latest):
-    """Depth images aligned with the images, with the same stamp but for a slop."""
+    """Depth images registered to the images, with equal stamps up to a slop."""
 
     name, kind = "depth", Image
 
@@ -140,9 +141,9 @@ class DepthImages(_Latest):
         self._slop_ns = round(slop_s * 1e9)
 
     def measure(self, frame: Frame, T_bc: np.ndarray) -> tuple[Frame, None]:
-        """The frame with its depth, if there is one."""
+        """The frame with its depth, if one arrived."""
         self._wait_for(frame.stamp_ns, self._slop_ns)
-        samples = self._remembered()
+        samples = self._messages()
         apart_ns = {abs(frame.stamp_ns - now_ns): message for now_ns, message in samples}
         nearest_ns = min(apart_ns, default=None)
         if nearest_ns is None or nearest_ns > self._slop_ns:
@@ -155,7 +156,7 @@ class DepthImages(_Latest):
             if depth.shape != frame.image.shape[:2]:
                 raise ImageError(
                     f"the depth image is {message.width}x{message.height} pixels, the image is "
-                    f"{frame.image.shape[1]}x{frame.image.shape[0]}: give depth that is "
+                    f"{frame.image.shape[1]}x{frame.image.shape[0]}: publish depth "
                     "registered to the image"
                 )
         except ImageError as error:
@@ -174,7 +175,7 @@ ScaleInput = WheelOdometry | DepthImages
 
 
 def scale_input(source: str, slop_s: float) -> ScaleInput | None:
-    """What a source of scale listens to; None if it needs no topic."""
+    """The input of a scale source; None if it needs no topic."""
     if source == WheelOdometry.name:
         return WheelOdometry()
     return DepthImages(slop_s) if source == DepthImages.name else None

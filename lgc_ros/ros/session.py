@@ -1,4 +1,4 @@
-"""A participant in ROS for as long as a command runs, which a signal ends at any time."""
+"""A ROS node for the duration of a command, ended cleanly by signals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lgc_ros.odometry.profiles import config_folder
 from lgc_ros.ros.dds_profile import DdsChoice, apply_dds_profile
 
 log = logging.getLogger(__name__)
-# Which DDS settings are used is worth a line at any verbosity.
+# The DDS settings are logged at any verbosity.
 _dds_log = logging.getLogger(f"{__name__}.dds")
 _dds_log.setLevel(logging.INFO)
 
@@ -32,21 +32,21 @@ NAMES = (
     "with a digit"
 )
 
-# A signal is noticed after this long at the latest.
-PATIENCE_S = 0.1
-# Waiting longer than this needs an explanation.
+# Maximum delay until a signal takes effect.
+POLL_S = 0.1
+# Longer waits are explained in the log.
 SILENT_S = 3.0
-# Leaving takes a fraction of a second, on a busy machine a few.
-LEAVE_S = 20.0
+# Shutdown takes a fraction of a second, or a few seconds on a busy machine.
+SHUTDOWN_S = 20.0
 
 
 class Session:
-    """A node, and how to let it work.
+    """A node and its executor.
 
     Attributes:
-        stopping: set by a signal, or by whoever wants the command to end.
-        check: called while waiting, to raise an error when waiting has become futile.
-        dds: the DDS settings, which processes started from here inherit.
+        stopping: set by a signal, or by the caller, to end the command.
+        check: called while waiting; raises an error if waiting has become futile.
+        dds: the DDS settings, inherited by child processes.
     """
 
     def __init__(
@@ -61,38 +61,38 @@ class Session:
         self._executor = executor
 
     def topic_name(self, topic: str) -> str:
-        """The full name of a topic.
+        """The fully qualified name of a topic.
 
         Raises:
-            ConfigError: it cannot be a name.
+            ConfigError: the name is invalid.
         """
         try:
             return self.node.resolve_topic_name(topic)
         except RuntimeError as error:  # rclpy has no public class for errors of rcl
-            raise ConfigError(f"'{topic}' cannot be the name of a topic: {NAMES}") from error
+            raise ConfigError(f"'{topic}' is not a valid topic name: {NAMES}") from error
 
     def spin_for(self, seconds: float) -> None:
-        """Answer callbacks for this long, or until the session is to stop."""
+        """Run callbacks for this long, or until `stopping` is set."""
         until_s = time.monotonic() + seconds
         self.spin_until(lambda: time.monotonic() >= until_s, until_s)
 
     def spin_until(self, done: Callable[[], bool], until_s: float = float("inf")) -> bool:
-        """Answer callbacks until `done`; False if the session is to stop, or `until_s` passed."""
+        """Run callbacks until `done`; False if `stopping` was set or `until_s` has passed."""
         while not done():
             self.check()
             left_s = until_s - time.monotonic()
             if self.stopping.is_set() or left_s <= 0:
                 return False
-            self._executor.spin_once(timeout_sec=min(left_s, PATIENCE_S))
+            self._executor.spin_once(timeout_sec=min(left_s, POLL_S))
         return True
 
     def take_waiting(self, count: int) -> None:
-        """Answer so many callbacks, as far as they wait already."""
+        """Run up to `count` callbacks that are ready."""
         for _ in range(count):
             self._executor.spin_once(timeout_sec=0)
 
     def wait_for(self, done: Callable[[], bool], what: str) -> bool:
-        """Answer callbacks until `done`, and say what is waited for if that takes long."""
+        """Run callbacks until `done`, and log `what` is awaited if that takes long."""
         if not self.spin_until(done, time.monotonic() + SILENT_S):
             if not self.stopping.is_set():
                 log.warning("waiting for %s", what)
@@ -102,16 +102,16 @@ class Session:
 
 @contextmanager
 def session(name: str, domain: int | None = None) -> Iterator[Session]:
-    """A session whose SIGINT and SIGTERM only set `stopping`, so that what runs can be finished.
+    """A session in which SIGINT and SIGTERM only set `stopping`, so that work can be finished.
 
-    A second signal changes nothing: `ros2 launch` and impatient people send it.
+    A second signal, as `ros2 launch` sends it, has no effect.
     """
     stopping = threading.Event()
     signals = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: stopping.set()) for number in signals]
     context = Context()
     dds = init_ros([], context, domain)
-    dds.say(_dds_log)
+    dds.log_to(_dds_log)
     node = rclpy.create_node(name, context=context)
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(node)
@@ -119,7 +119,7 @@ def session(name: str, domain: int | None = None) -> Iterator[Session]:
         yield Session(node, executor, stopping, dds)
     finally:
         executor.shutdown()
-        leave(node)
+        shut_down(node)
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
 
@@ -127,16 +127,16 @@ def session(name: str, domain: int | None = None) -> Iterator[Session]:
 def init_ros(
     args: Sequence[str] | None, context: Context | None = None, domain: int | None = None
 ) -> DdsChoice:
-    """Initialize ROS with signals left to the caller, and with room for large images.
+    """Initialize ROS with a DDS profile for large images; signals are left to the caller.
 
     Args:
-        args: with `--ros-args`; None: those of the process.
+        args: arguments with `--ros-args`; None: those of the process.
 
     Returns:
-        The DDS settings, not logged yet: only now is the log as the arguments want it.
+        The DDS settings, to be logged by the caller now that logging is configured.
 
     Raises:
-        ConfigError: the arguments cannot be used.
+        ConfigError: the arguments are invalid.
     """
     choice = apply_dds_profile(config_folder())
     try:
@@ -153,13 +153,13 @@ def init_ros(
 
 
 def _explained(error: RuntimeError) -> str:
-    """What ROS says, without places in its source code, and with a remedy."""
+    """The error message of ROS without source locations, and with a remedy."""
     said = re.sub(r",\s+at /\S+:\d+", "", str(error)).strip()
     if "UnknownROSArgs" in type(error).__name__:
         return f"unknown ROS arguments {said}: see odometry_node --help"
     rule = re.search(r"Couldn't parse remap rule: '(.*?)'\. Error: ", said, re.DOTALL)
     if rule:
-        return f"the argument {rule[1]} cannot be used: give NAME:=NAME; {NAMES}"
+        return f"invalid argument {rule[1]}: give NAME:=NAME; {NAMES}"
     file = re.search(r"params file: '--params-file (.*?)'\. Error: (.*)", said, re.DOTALL)
     if file and not Path(file[1]).is_file():
         return f"the parameter file {file[1]} does not exist: check --params-file"
@@ -167,22 +167,19 @@ def _explained(error: RuntimeError) -> str:
         return f"the parameter file {file[1]} cannot be read: {' '.join(file[2].split())}"
     if "logging" in said:
         cause = said.removeprefix("failed to initialize logging: ")
-        return (
-            f"ROS cannot write its log files ({cause}): set ROS_LOG_DIR to a folder that can be "
-            "written to"
-        )
+        return f"ROS cannot write its log files ({cause}): set ROS_LOG_DIR to a writable folder"
     cause = said.removeprefix("failed to initialize rcl: ")
-    return f"ROS does not start: {cause}; see odometry_node --help"
+    return f"ROS cannot be initialized: {cause}; see odometry_node --help"
 
 
-def leave(node: Node) -> None:
-    """Destroy a node and shut its context down; if that takes for ever, end the process.
+def shut_down(node: Node) -> None:
+    """Destroy a node and shut down its context; if that hangs, end the process.
 
-    Fast DDS as it comes with pip spins in here, with the interpreter locked, if it is just being
-    told of another participant (eProsima/Fast-DDS#6513). A stack trace and exit code 1 after
-    LEAVE_S are better than a process that never ends.
+    Fast DDS of the pip wheels can spin here for ever, holding the GIL, if another participant is
+    discovered at the same time (eProsima/Fast-DDS#6513). A stack trace and exit code 1 after
+    SHUTDOWN_S are better than a process that never ends.
     """
-    faulthandler.dump_traceback_later(LEAVE_S, exit=True)
+    faulthandler.dump_traceback_later(SHUTDOWN_S, exit=True)
     node.destroy_node()
     node.context.try_shutdown()
     faulthandler.cancel_dump_traceback_later()

@@ -1,8 +1,8 @@
-"""Pairs images with camera_infos by their stamps.
+"""Pairs images with camera_info messages by their stamps.
 
-ROS's message_filters supplies the inputs, but not the pairing: its Python synchronizers stay
-locked for ever when a stamp or a callback raises, and a full queue evicts the lowest stamp, so
-that messages left over from before a jump back in time block all later ones.
+The inputs are message_filters subscribers, but its Python synchronizers are not used: they
+deadlock when a stamp or a callback raises, and a full queue evicts the lowest stamp, so that after
+a jump back in time the messages from before it block all later ones.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Any
 
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.ros import compat
-from lgc_ros.ros.messages import stamp_ns
 
 Stamped = Image | CompressedImage | CameraInfo
 OnPair = Callable[[Image | CompressedImage, CameraInfo], None]
 
-# Older than the newest message of its topic by more than this is a jump in time; by less, a delay.
+# A message older than the newest one of its topic by more than this is a time jump, not a delay.
 JUMP_BACK_NS = 10**9
 
 
 class Synchronizer:
-    """Calls back with every image and the camera_info of its stamp.
+    """Calls back with each image and the camera_info of its stamp.
 
     Args:
-        image, camera_info: the inputs, such as subscribers of message_filters.
-        on_pair: called with each pair, in the order of their stamps; no lock is held then.
-        on_refused: called with each message whose stamp is negative, which is ignored.
-        queue_size: messages of a topic that wait for their counterpart; the first to arrive is
-            the first to go.
-        slop_s: largest difference of stamps; 0 pairs equal stamps only.
+        image, camera_info: message_filters sources, such as subscribers.
+        on_pair: called with each pair in stamp order, without holding a lock.
+        on_refused: called with each message ignored because its stamp is negative.
+        queue_size: messages per topic that can wait for their counterpart; the first to arrive
+            is dropped first.
+        slop_s: maximum stamp difference in seconds; 0 pairs equal stamps only.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Synchronizer:
 
 
 class _Queue:
-    """Messages of one topic that wait for their counterpart, in order of arrival."""
+    """Messages of one topic waiting for their counterpart, in order of arrival."""
 
     def __init__(self, size: int) -> None:
         self._items: deque[tuple[int, Any]] = deque(maxlen=size)
@@ -80,22 +80,22 @@ class _Queue:
         return (waiting_ns for waiting_ns, _ in self._items)
 
     def add(self, now_ns: int, message: Any) -> None:
-        self._notice(now_ns)
+        self._detect_jump(now_ns)
         self._items.append((now_ns, message))
 
     def pass_by(self, now_ns: int) -> None:
-        """A message was paired on arrival: the other topic is past those stamped before it."""
-        self._notice(now_ns)
+        """Drop what is older than a message paired on arrival: the other topic is past it."""
+        self._detect_jump(now_ns)
         self._drop(lambda waiting_ns: waiting_ns <= now_ns)
 
     def take(self, now_ns: int) -> Any:
-        """The waiting message of that stamp; those stamped before it have been passed by."""
+        """Remove and return the message of that stamp, and drop older ones."""
         message = next(message for waiting_ns, message in self._items if waiting_ns == now_ns)
         self._drop(lambda waiting_ns: waiting_ns <= now_ns)
         return message
 
-    def _notice(self, now_ns: int) -> None:
-        """Forget the future of a recording that starts again."""
+    def _detect_jump(self, now_ns: int) -> None:
+        """After a jump back in time, drop messages from before the jump."""
         if now_ns < self._newest_ns - JUMP_BACK_NS:
             self._drop(lambda waiting_ns: waiting_ns > now_ns)
             self._newest_ns = now_ns
@@ -108,6 +108,6 @@ class _Queue:
 
 
 def _nearest(now_ns: int, stamps_ns: Iterable[int], slop_ns: int) -> int | None:
-    """The stamp that differs least, and by no more than the slop."""
+    """The nearest stamp within the slop; None if there is none."""
     near = [other_ns for other_ns in stamps_ns if abs(other_ns - now_ns) <= slop_ns]
     return min(near, key=lambda other_ns: abs(other_ns - now_ns), default=None)

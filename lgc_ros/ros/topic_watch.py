@@ -1,4 +1,4 @@
-"""What arrives on a topic, and why nothing does."""
+"""Watches a topic, and explains why no messages arrive."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 from rclpy.qos import QoSProfile
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 
-from lgc_ros.ros.messages import stamp_ns
-from lgc_ros.ros.qos import shortcoming
+from lgc_ros.images.stamps import stamp_ns
+from lgc_ros.ros.qos import incompatibility
 
-# A topic without a message for so long is silent.
+# A topic without messages for this long is silent.
 SILENT_S = 2.0
-# Stamps compared when messages of two topics do not go together.
+# Number of latest stamps compared when messages of two topics cannot be paired.
 STAMPS = 20
 
 
 class TopicWatch:
-    """Takes notice of the messages and publishers of a topic.
+    """Records the messages of a topic and looks up its publishers.
 
     Args:
-        topic: its full name.
-        argument: the name by which it is remapped.
-        type_name: of the messages, such as sensor_msgs/msg/Image.
-        publishers: who publishes the topic now.
+        topic: fully qualified name.
+        argument: name used in remapping rules.
+        type_name: message type, such as sensor_msgs/msg/Image.
+        publishers: returns the current publishers of a topic.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class TopicWatch:
         publishers: Callable[[str], Sequence[TopicEndpointInfo]],
     ) -> None:
         self.topic = topic
-        self.requested: QoSProfile | None = None  # known once there is a subscription
+        self.requested: QoSProfile | None = None  # known once subscribed
         self.stamps_ns: deque[int] = deque(maxlen=STAMPS)
         self.count = 0
         self._argument = argument
@@ -51,36 +51,36 @@ class TopicWatch:
         self.stamps_ns.append(stamp_ns(message.header.stamp))
 
     def complaint(self) -> str:
-        """Why nothing arrives; empty if something does."""
+        """Why no messages arrive, and the remedy; empty if they do."""
         if time.monotonic() - self._heard_s < SILENT_S:
             return ""
         publishers = self._publishers(self.topic)
         if not publishers:
             return (
-                f"nobody publishes {self.topic}: start its publisher, or name another topic with "
+                f"no publisher on {self.topic}: start it, or choose another topic with "
                 f"-r {self._argument}:=TOPIC"
             )
         for publisher in publishers:
-            misfit = self._misfit(publisher)
-            if misfit:
-                return misfit
+            mismatch = self._mismatch(publisher)
+            if mismatch:
+                return mismatch
         return (
-            f"{len(publishers)} publisher(s) of {self.topic} send nothing that arrives: check the "
+            f"no messages arrive from {len(publishers)} publisher(s) of {self.topic}: check the "
             "driver and, for large images, the DDS settings"
         )
 
-    def _misfit(self, publisher: TopicEndpointInfo) -> str:
-        """Why messages of this publisher cannot arrive; empty if they can."""
+    def _mismatch(self, publisher: TopicEndpointInfo) -> str:
+        """Why this publisher is incompatible; empty if it is compatible."""
         who = f"{publisher.node_namespace.rstrip('/')}/{publisher.node_name}"
         if publisher.topic_type != self._type_name:
             return (
                 f"wrong type on {self.topic}: {who} publishes {publisher.topic_type}, this node "
-                f"takes {self._type_name}; name another topic with -r {self._argument}:=TOPIC"
+                f"expects {self._type_name}; choose another topic with -r {self._argument}:=TOPIC"
             )
-        less = self.requested and shortcoming(publisher.qos_profile, self.requested)
-        if not less:
+        weaker = self.requested and incompatibility(publisher.qos_profile, self.requested)
+        if not weaker:
             return ""
-        policy, offered, requested = less
+        policy, offered, requested = weaker
         return (
             f"incompatible QoS on {self.topic}: in {policy}, its publisher {who} offers "
             f"{offered} and this node requests {requested}; change the publisher, or set this "
@@ -89,7 +89,7 @@ class TopicWatch:
 
 
 def smallest_difference_ns(watch: TopicWatch, images: TopicWatch) -> int:
-    """By how much the latest stamps of a topic and of the images differ at least."""
+    """Smallest difference between the latest stamps of a topic and those of the images."""
     return min(
         (abs(a - b) for a in tuple(watch.stamps_ns) for b in tuple(images.stamps_ns)), default=0
     )

@@ -1,4 +1,4 @@
-"""Threads that work on the newest items: what they cannot keep up with is dropped, not queued."""
+"""Worker threads that process the newest item and drop older ones instead of queueing them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 class LatestItemWorker:
-    """Calls `work(item)` in its own thread; an item that waits is replaced by a newer one.
+    """Calls `work(item)` in its own thread; a newer item replaces a waiting one.
 
     Attributes:
-        dropped: items replaced before they were worked on.
+        dropped: number of items replaced before they were processed.
     """
 
     def __init__(self, work: Callable[[Any], None], name: str) -> None:
@@ -31,7 +31,7 @@ class LatestItemWorker:
             self._changed.notify()
 
     def stop(self) -> None:
-        """Finish the item at hand, forget the one that waits, and end the thread."""
+        """Finish the current item, discard the waiting one, and end the thread."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -48,22 +48,22 @@ class LatestItemWorker:
 
 
 class SerialThread:
-    """A thread for one call at a time, which must not raise; the caller goes on meanwhile."""
+    """Runs one call at a time in its own thread; calls must not raise."""
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, name)
         self._last: Future | None = None
 
     def call(self, function: Callable[[], None]) -> None:
-        """Begin a call as soon as the last one has ended."""
+        """Start a call once the previous one has ended."""
         self.wait()
         self._last = self._executor.submit(function)
 
     def wait(self) -> None:
-        """Wait until the last call has ended."""
+        """Wait for the current call."""
         if self._last is not None:
             self._last.result()
 
     def stop(self) -> None:
-        """Wait for the last call, and end the thread."""
+        """Wait for the current call, and end the thread."""
         self._executor.shutdown()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.sources.bag_checks import MAX_STAMP_NS, check_connections, check_metadata
 from lgc_ros.sources.mcap_salvage import SalvagedMcap, check_exists, is_cut_off
@@ -154,8 +155,7 @@ def first_message(reader: AnyReader, connections: list[Connection]) -> Any:
 
 def header_stamp_ns(message: Any, recorded_ns: int) -> int:
     """The header stamp of a message, or its recording time if the header has no stamp."""
-    stamp = message.header.stamp
-    stamp_ns = stamp.sec * 10**9 + stamp.nanosec or recorded_ns
-    if stamp_ns > MAX_STAMP_NS:
-        raise ValueError(f"{stamp_ns} ns is not a valid time")
-    return stamp_ns
+    header_ns = stamp_ns(message.header.stamp) or recorded_ns
+    if header_ns > MAX_STAMP_NS:
+        raise ValueError(f"{header_ns} ns is not a valid time")
+    return header_ns

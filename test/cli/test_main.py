@@ -14,7 +14,7 @@ def test_help_lists_every_command(lgc):
         assert command in said
 
 
-COMMANDS = "match", "run", "record", "demo", "synth", "export", "doctor", "bench"
+COMMANDS = "match", "run", "play", "record", "demo", "synth", "export", "doctor", "bench"
 EVALUATIONS = "pairs", "trajectory", "bag"
 
 

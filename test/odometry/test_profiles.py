@@ -1,5 +1,6 @@
-"""Profiles: what ships, what a user may change, and how mistakes are named."""
+"""Profiles: the shipped ones, overrides, and error messages."""
 
+import re
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from lgc_ros.odometry.profiles import (
     parse_scale,
 )
 from lgc_ros.odometry.scale import ScaleOptions
+from lgc_ros.runtime.settings import settings_of
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -24,21 +26,54 @@ def test_every_shipped_profile_loads(name):
     assert isinstance(load_profile(name), OdometryOptions)
 
 
-def test_the_default_profile_is_what_the_library_does_without_one():
+def test_the_default_profile_equals_the_defaults_of_the_library():
     assert load_profile() == OdometryOptions()
 
 
-def test_the_default_profile_names_and_explains_every_setting():
+def test_the_default_profile_lists_every_setting_with_its_help_as_comment():
     text = (config_folder() / "default.yaml").read_text()
     content = yaml.safe_load(text)
     assert content.keys() == {field.name for field in fields(OdometryOptions)}
-    assert content["scale"].keys() == {field.name for field in fields(ScaleOptions)}
-    for line in text.splitlines():
-        if line and not line.startswith("#") and line != "scale:":
-            assert "  # " in line, line
+    assert content["scale"].keys() == settings_of(ScaleOptions).keys()
+    comments = dict(re.findall(r"(?m)^ *([a-z_]+): .*?  # (.+)$", text))
+    known = settings_of(OdometryOptions) | settings_of(ScaleOptions)
+    assert comments == {name: setting.describe() for name, setting in known.items()}
 
 
-def test_fast_is_orb_and_accurate_has_more_of_everything():
+def numbers():
+    for kind in (OdometryOptions, ScaleOptions):
+        for name, setting in settings_of(kind).items():
+            if setting.low is not None:
+                yield pytest.param(kind, name, setting, id=name)
+
+
+@pytest.mark.parametrize(("kind", "name", "setting"), list(numbers()))
+def test_a_number_out_of_its_range_is_refused_with_the_range(kind, name, setting):
+    for value in (setting.low - 1, setting.high + 1):
+        expected = re.escape(f"{name} is {value}: it must be between {setting.low} and ")
+        with pytest.raises(ConfigError, match=expected):
+            kind(**{name: value})
+
+
+def test_every_number_has_a_range_and_every_setting_a_help():
+    for kind in (OdometryOptions, ScaleOptions):
+        known = settings_of(kind)
+        for field in fields(kind):
+            if field.name != "scale":
+                assert known[field.name].help
+                has_range = (
+                    known[field.name].low is not None and known[field.name].high is not None
+                )
+                assert has_range == field.type.startswith(("int", "float")), field.name
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_is_not_finite_is_refused(value):
+    with pytest.raises(ConfigError, match=r"threshold_px is .*: it must be a finite number"):
+        OdometryOptions(threshold_px=value)
+
+
+def test_fast_uses_orb_and_accurate_uses_more_keypoints_and_a_larger_window():
     default, fast, accurate = map(load_profile, PROFILES)
     assert fast.features == "orb"
     assert fast.max_keypoints < default.max_keypoints < accurate.max_keypoints
@@ -50,7 +85,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_users_file_changes_only_what_it_names(tmp_path):
+def test_a_user_profile_changes_only_the_settings_it_contains(tmp_path):
     path = write(
         tmp_path / "mine.yaml", "window: 9\nscale: {source: constant_speed, speed_mps: 2}"
     )
@@ -61,33 +96,33 @@ def test_a_users_file_changes_only_what_it_names(tmp_path):
     assert asdict(load_profile(path)) == expected
 
 
-def test_a_users_file_may_build_on_another_profile(tmp_path):
+def test_a_user_profile_can_extend_another_profile(tmp_path):
     path = write(tmp_path / "mine.yaml", "base: fast\nmax_keypoints: 500")
     assert load_profile(path).features == "orb"
     assert load_profile(path).max_keypoints == 500
 
 
-def test_profiles_that_build_on_one_another_in_a_circle_are_refused(tmp_path):
+def test_a_cycle_of_profiles_is_refused(tmp_path):
     write(tmp_path / "a.yaml", "base: b.yaml")
     write(tmp_path / "b.yaml", "base: a.yaml")
-    with pytest.raises(ConfigError, match="build on one another"):
+    with pytest.raises(ConfigError, match="profiles form a cycle: "):
         load_profile(tmp_path / "a.yaml")
 
 
-def test_overrides_win_and_sections_are_merged(tmp_path):
+def test_overrides_replace_settings_and_sections_are_merged(tmp_path):
     path = write(tmp_path / "mine.yaml", "scale: {source: camera_height, camera_height_m: 1.6}")
     options = load_profile(path, parse_assignments(["scale.camera_pitch_deg=5", "window=7"]))
     assert options.window == 7
     assert options.scale == ScaleOptions("camera_height", camera_height_m=1.6, camera_pitch_deg=5)
 
 
-def test_what_was_used_can_be_read_back(tmp_path):
+def test_a_dumped_profile_loads_again(tmp_path):
     options = load_profile("fast", {"seed": 3})
     path = write(tmp_path / "used.yaml", yaml.safe_dump(dump_profile(options)))
     assert load_profile(path) == options
 
 
-def test_what_a_run_leaves_behind_is_a_profile(tmp_path):
+def test_the_config_of_a_run_is_a_profile(tmp_path):
     options = load_profile("fast", {"seed": 3})
     config = {"version": "1", "every": 2, "odometry": dump_profile(options)}
     assert load_profile(write(tmp_path / "config.yaml", yaml.safe_dump(config))) == options
@@ -98,17 +133,18 @@ def test_what_a_run_leaves_behind_is_a_profile(tmp_path):
     [
         ("widow: 3", "did you mean 'window'"),
         ("scale: {speed: 3}", "did you mean 'speed_mps'"),
-        ("window: many", "window is 'many', it must be of type int"),
+        ("window: many", "window is 'many': it must be of type int"),
         ("window: 2.5", "must be of type int"),
         ("spread: 1", "must be of type bool"),
-        ("window: 1", "at least 2"),
+        ("window: 1", "window is 1: it must be between 2 and 1000"),
+        ("max_keyframes: 3", "max_keyframes (3) must be at least window (6)"),
         ("scale: {source: constant_speed}", "needs a positive speed_mps"),
         ("scale: {source: sonar}", "camera_height"),
         ("- a\n- b", "key: value"),
         ("a: [", "YAML"),
     ],
 )
-def test_a_mistake_is_named_with_its_file(tmp_path, content, message):
+def test_an_error_in_a_profile_names_the_file(tmp_path, content, message):
     path = write(tmp_path / "mine.yaml", content)
     with pytest.raises(ConfigError, match=r"mine\.yaml") as caught:
         load_profile(path)
@@ -119,17 +155,17 @@ def test_a_mistake_is_named_with_its_file(tmp_path, content, message):
     ("changes", "message"),
     [
         ({"widow": 3}, "unknown setting 'widow'; did you mean 'window'?"),
-        ({"window": "many"}, "window is 'many', it must be of type int"),
+        ({"window": "many"}, "window is 'many': it must be of type int"),
         ({"scale": {"source": "sonar"}}, "scale: unknown scale source 'sonar'"),
     ],
 )
-def test_a_mistake_in_what_replaces_settings_is_not_blamed_on_the_profile(changes, message):
+def test_an_error_in_overrides_is_not_blamed_on_the_profile(changes, message):
     with pytest.raises(ConfigError) as caught:
         load_profile("fast", changes)
     assert str(caught.value).startswith(message)
 
 
-def test_scale_comes_with_the_number_it_needs():
+def test_a_scale_source_takes_the_number_it_needs():
     assert parse_scale("depth") == {"source": "depth"}
     assert parse_scale("camera_height:1.6") == {
         "source": "camera_height",
@@ -142,7 +178,7 @@ def test_scale_comes_with_the_number_it_needs():
         parse_scale("depth:3")
 
 
-def test_an_unknown_profile_lists_those_there_are():
+def test_an_unknown_profile_suggests_the_closest_one():
     with pytest.raises(ConfigError, match="did you mean 'accurate'"):
         load_profile("acurate")
 
@@ -152,6 +188,6 @@ def test_an_assignment_needs_a_key_and_a_value():
         parse_assignments(["window"])
 
 
-def test_a_setting_is_not_set_as_a_whole_and_in_part():
-    with pytest.raises(ConfigError, match="set as a whole"):
+def test_a_section_cannot_be_set_as_a_whole_and_in_part():
+    with pytest.raises(ConfigError, match="conflicts with an earlier scale="):
         parse_assignments(["scale=depth", "scale.speed_mps=1"])

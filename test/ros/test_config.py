@@ -14,7 +14,7 @@ from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
 from rclpy.utilities import get_rmw_implementation_identifier
 from ros.processes import running_node
 
-from lgc_ros.ros.parameters import default_parameters
+from lgc_ros.ros.node_parameters import default_parameters
 
 CONFIG = Path(__file__).parents[2] / "config"
 NODE = "lgc_odometry"
@@ -49,7 +49,7 @@ def publisher(listener, topic):
     return next((info for info in known if info.node_name == NODE), None)
 
 
-def test_rviz_listens_to_topics_that_the_node_publishes_and_can_hear_them(rviz, robot):
+def test_rviz_subscribes_to_topics_of_the_node_with_compatible_qos(rviz, robot):
     topics = {d["Class"]: d["Topic"] for d in rviz["Displays"] if "Topic" in d}
     assert topics.keys() == SHOWN.keys()
     for display, topic in topics.items():
@@ -62,11 +62,11 @@ def test_rviz_listens_to_topics_that_the_node_publishes_and_can_hear_them(rviz, 
         assert qos.durability == DurabilityPolicy.VOLATILE
 
 
-def test_rviz_stands_in_the_frame_of_the_odometry(rviz):
+def test_the_fixed_frame_of_rviz_is_the_odometry_frame(rviz):
     assert rviz["Global Options"]["Fixed Frame"] == default_parameters()["odom_frame"]
 
 
-def test_fast_dds_gives_the_node_room_for_large_images_and_it_is_heard(robot):
+def test_the_fast_dds_profile_enlarges_shared_memory_and_the_node_is_still_heard(robot):
     if "fastrtps" not in get_rmw_implementation_identifier():
         pytest.skip("the profile is for Fast DDS, and ROS uses another DDS here")
     heard = robot.listen(DiagnosticArray, "/diagnostics")

@@ -69,7 +69,7 @@ def commands(bag, folder):
 
 
 @pytest.mark.parametrize("command", ["play", "record", "node"])
-def test_every_command_uses_the_profile_and_says_so_in_one_line(bag, tmp_path, command):
+def test_every_command_uses_the_dds_profile_and_logs_it_once(bag, tmp_path, command):
     with running_process(tmp_path, commands(bag, tmp_path)[command]) as robot:
         assert shared_memory_bytes(robot) >= SEGMENT_BYTES
         robot.spin_until(lambda: USED in robot.log, "the line in the log")
@@ -100,14 +100,14 @@ def test_a_profile_of_the_user_is_left_alone(bag, tmp_path, monkeypatch):
     ],
     ids=str,
 )
-def test_whatever_the_user_configured_stays(chosen):
+def test_the_dds_configuration_of_the_user_is_kept(chosen):
     choice = choose_dds_profile(chosen, config_folder())
     assert not choice.environment
     assert not choice.message
     assert choose_dds_profile({RMW: "rmw_fastrtps_cpp"}, config_folder()).environment
 
 
-def test_a_file_in_the_working_folder_is_what_the_user_configured(tmp_path, monkeypatch):
+def test_a_dds_file_in_the_working_folder_counts_as_user_configuration(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert choose_dds_profile({}, config_folder()).environment
     (tmp_path / "DEFAULT_FASTRTPS_PROFILES.xml").write_text("<profiles/>")

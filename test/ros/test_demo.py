@@ -35,7 +35,7 @@ def demo(tmp_path_factory):
     return out
 
 
-def test_every_image_is_answered_and_the_way_is_right(demo):
+def test_every_image_is_answered_and_the_trajectory_is_accurate(demo):
     metrics = json.loads((demo / "metrics.json").read_text())
     assert (metrics["frames"], metrics["answered"], metrics["dropped"]) == (FRAMES, FRAMES, 0)
     assert metrics["ate_rmse_m"] < 0.1 * metrics["path_m"]
@@ -49,7 +49,7 @@ def test_the_filter_finds_a_motion_that_ransac_does_not(demo):
     assert error_deg["ransac"] > 10
 
 
-def test_the_report_needs_no_other_file_and_no_network(demo):
+def test_the_report_is_self_contained(demo):
     page = (demo / "report.html").read_text()
     assert re.findall(r'(?:src|href)="(?!data:image/jpeg;base64,)', page) == []
     assert set(re.findall(r"https?://[^\"' ]*", page)) == {"http://www.w3.org/2000/svg"}
@@ -62,7 +62,7 @@ def test_the_report_needs_no_other_file_and_no_network(demo):
     assert content["cloud"]["points"]
 
 
-def test_landmarks_lie_on_the_walls_and_things_of_the_room(demo):
+def test_landmarks_lie_on_surfaces_of_the_room(demo):
     """Seen from where the walk began, they are as far away as the renderer says."""
     frame = SyntheticSource("loop", LOOP_FRAMES, rate_hz=RATE_HZ, seed=ROOM)[0]
     points = read_ply(demo / "inliers.ply")
@@ -84,7 +84,7 @@ def read_ply(path):
     return np.frombuffer(body, [("xyz", "<f4", 3), ("rgb", "u1", 3)])["xyz"].astype(float)
 
 
-def test_pictures_and_recordings_lie_beside_the_report(demo):
+def test_images_and_recordings_are_written_beside_the_report(demo):
     for name in ("trajectory.svg", "latency.svg", "matches.jpg", "matches_cn.jpg", "inliers.ply"):
         assert (demo / name).stat().st_size > 1000, name
     assert len(load_trajectory(f"{demo / 'recording.mcap'}:/lgc_odometry/odometry")) == FRAMES
@@ -99,13 +99,13 @@ def bag(tmp_path_factory):
     return path
 
 
-def test_a_node_that_ends_is_quoted(bag, tmp_path):
+def test_the_error_for_a_node_that_ends_includes_its_log(bag, tmp_path):
     options = LiveOptions(IMAGE_TOPIC, INFO_TOPIC, {"profile": "nonsense"})
     with pytest.raises(LgcError, match=r"(?s)the node ended with code 1.*nonsense"):
         run_live(bag, tmp_path / "out.mcap", tmp_path / "node.log", options)
 
 
-def test_a_silent_node_is_asked_why(bag, tmp_path):
+def test_the_error_for_a_silent_node_includes_its_diagnostics(bag, tmp_path):
     options = LiveOptions(IMAGE_TOPIC, INFO_TOPIC, {"base_frame": "wheels"}, answer_s=2.0)
     with pytest.raises(LgcError, match=rf"answered 0 of 3 images.* says: .*{CAMERA_FRAME}"):
         run_live(bag, tmp_path / "out.mcap", tmp_path / "node.log", options)

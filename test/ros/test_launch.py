@@ -99,7 +99,7 @@ def reliability(robot, topic) -> ReliabilityPolicy:
 
 
 @pytest.mark.parametrize("file", [ODOMETRY, REPLAY], ids=lambda file: file.stem)
-def test_every_argument_is_described_and_none_but_the_bag_must_be_given(file):
+def test_every_argument_has_a_description_and_only_the_bag_is_required(file):
     arguments = get_launch_description_from_python_launch_file(str(file)).get_launch_arguments()
     assert {"image", "camera_info", "namespace", "config", "profile", "device", "rviz"} <= {
         argument.name for argument in arguments
@@ -108,7 +108,7 @@ def test_every_argument_is_described_and_none_but_the_bag_must_be_given(file):
     assert {a.name for a in arguments if a.default_value is None} <= {"bag"}
 
 
-def test_topics_names_and_parameters_arrive_at_the_node_which_ends_cleanly(tmp_path):
+def test_topics_names_and_parameters_reach_the_node_and_it_shuts_down_cleanly(tmp_path):
     arguments = METHOD | {
         "image": "/front/image_raw",
         "camera_info": "front/info",
@@ -134,7 +134,7 @@ def test_topics_names_and_parameters_arrive_at_the_node_which_ends_cleanly(tmp_p
         assert "process has finished cleanly" in robot.log
 
 
-def test_arguments_win_over_the_file_and_the_file_over_defaults(tmp_path):
+def test_arguments_override_the_file_and_the_file_overrides_defaults(tmp_path):
     config = tmp_path / "mine.yaml"
     frames = "odom_frame: of_file, base_frame: of_file"
     config.write_text(f"/**: {{ros__parameters: {{{frames}, method: poselib+ratio}}}}")
@@ -144,7 +144,7 @@ def test_arguments_win_over_the_file_and_the_file_over_defaults(tmp_path):
         assert reliability(robot, "/image") == ReliabilityPolicy.BEST_EFFORT
 
 
-def test_the_node_lives_in_a_namespace_that_another_launch_file_pushes(tmp_path):
+def test_the_node_respects_a_namespace_pushed_by_another_launch_file(tmp_path):
     fleet = tmp_path / "fleet.launch.xml"
     fleet.write_text(
         f"""<launch><group><push_ros_namespace namespace="fleet"/><include file="{ODOMETRY}">
@@ -157,7 +157,7 @@ def test_the_node_lives_in_a_namespace_that_another_launch_file_pushes(tmp_path)
         assert reliability(robot, "/fleet/one/image") == ReliabilityPolicy.RELIABLE
 
 
-def test_rviz_shows_the_topics_of_the_node_whatever_its_name(tmp_path):
+def test_rviz_shows_the_topics_of_a_renamed_node(tmp_path):
     arguments = METHOD | {
         "rviz": "true",
         "namespace": "robot",
@@ -190,7 +190,7 @@ def test_rviz_shows_the_topics_of_the_node_whatever_its_name(tmp_path):
         ),
     ],
 )
-def test_a_bad_argument_is_named_and_nothing_starts(tmp_path, file, arguments, reason):
+def test_an_invalid_argument_aborts_the_launch_and_is_named(tmp_path, file, arguments, reason):
     code, log = ended(tmp_path, file, **arguments)
     assert code == 1
     assert reason in log
@@ -198,7 +198,7 @@ def test_a_bad_argument_is_named_and_nothing_starts(tmp_path, file, arguments, r
 
 
 @pytest.mark.parametrize("arguments", [{"method": "foo"}, {"image": "two words"}], ids=str)
-def test_a_value_that_only_the_node_can_judge_ends_the_launch_with_its_reason(tmp_path, arguments):
+def test_an_invalid_parameter_ends_the_launch_with_the_reason_of_the_node(tmp_path, arguments):
     code, log = ended(tmp_path, ODOMETRY, **arguments, rviz="true")
     assert code == 1
     assert next(iter(arguments.values())) in log
@@ -250,7 +250,7 @@ def bag(tmp_path_factory, walk):
     return path
 
 
-def test_a_replay_answers_every_image_is_recorded_and_evaluated(tmp_path, bag):
+def test_a_replay_processes_records_and_evaluates_every_image(tmp_path, bag):
     pytest.importorskip("evo", reason="evo is not installed: no trajectory errors")
     arguments = METHOD | {"bag": bag, "out": tmp_path / "out", "gt": "/ground_truth"}
     code, log = ended(
@@ -266,7 +266,7 @@ def test_a_replay_answers_every_image_is_recorded_and_evaluated(tmp_path, bag):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"image": "/other/image"}, "does not hold /other/image"),
+        ({"image": "/other/image"}, "has no /other/image"),
         ({"method": "foo"}, "could not configure: unknown method 'foo'"),
         (
             {"base_frame": "nosuch", "answer_timeout": 2.0},
@@ -275,7 +275,7 @@ def test_a_replay_answers_every_image_is_recorded_and_evaluated(tmp_path, bag):
     ],
     ids=str,
 )
-def test_a_replay_that_cannot_work_ends_with_the_reason(tmp_path, bag, arguments, reason):
+def test_a_failing_replay_ends_with_the_reason(tmp_path, bag, arguments, reason):
     code, log = ended(tmp_path, REPLAY, bag=bag, out=tmp_path / "out", **METHOD | arguments)
     assert code == 1
     assert reason in log
@@ -283,7 +283,7 @@ def test_a_replay_that_cannot_work_ends_with_the_reason(tmp_path, bag, arguments
     assert not (tmp_path / "out" / "metrics.json").exists()
 
 
-def test_what_a_replay_can_record_is_what_the_node_publishes(tmp_path):
+def test_a_replay_can_record_all_outputs_of_the_node(tmp_path):
     outputs = runpy.run_path(str(REPLAY))["OUTPUTS"]
     with launched(tmp_path, ODOMETRY, **METHOD) as robot:
         robot.listen(Odometry, "/lgc_odometry/odometry")

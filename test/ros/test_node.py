@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,7 +49,7 @@ from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.ros.compat import CvBridge
 from lgc_ros.ros.messages import pose_message
-from lgc_ros.ros.parameters import default_parameters
+from lgc_ros.ros.node_parameters import default_parameters
 from lgc_ros.sources.synthetic import SyntheticSource
 
 # A camera that looks along the robot's x axis, 0.1 m ahead of its base and 0.2 m above.
@@ -101,7 +102,7 @@ def connected(tmp_path_factory, frames):
 
 @pytest.fixture
 def camera(connected):
-    connected.begin_anew()
+    connected.reset()
     return connected
 
 
@@ -132,7 +133,7 @@ class ShownCamera:
         self.images = self.robot.speak(Image, "image", QUEUE)
         self.infos = self.robot.speak(CameraInfo, "camera_info", QUEUE)
 
-    def begin_anew(self):
+    def reset(self):
         """The next frame is the origin, and later than any before."""
         self.robot.call(Empty, f"{NODE}/reset")
         self.delay_ns += HOUR_NS
@@ -146,7 +147,7 @@ class ShownCamera:
             return messages
 
         self.robot.spin_until(arrived, topic)
-        self.begin_anew()
+        self.reset()
         return messages
 
     def later(self, frame):
@@ -261,7 +262,7 @@ def one_way_or_the_other(request, connected):
 
 
 @pytest.mark.usefixtures("one_way_or_the_other")
-def test_poses_are_those_of_the_library_in_the_frame_of_the_base(camera, frames):
+def test_poses_equal_those_of_the_library_in_the_base_frame(camera, frames):
     odometry = VisualOdometry(OdometryOptions(**OPTIONS))
     for frame in frames:
         message, state = camera.show(frame), odometry.process(camera.later(frame))
@@ -271,7 +272,7 @@ def test_poses_are_those_of_the_library_in_the_frame_of_the_base(camera, frames)
     assert state.status == "ok"
 
 
-def test_covariance_is_finite_and_grows_and_velocity_is_that_of_the_poses(camera, frames):
+def test_covariance_is_finite_and_grows_and_velocity_matches_the_poses(camera, frames):
     answers = [camera.show(frame) for frame in frames]
     spread = [np.array(m.pose.covariance).reshape(6, 6) for m in answers]
     for covariance in spread + [np.reshape(m.twist.covariance, (6, 6)) for m in answers]:
@@ -289,7 +290,7 @@ def test_covariance_is_finite_and_grows_and_velocity_is_that_of_the_poses(camera
     assert velocity @ of_velocity @ velocity > 0.5 * (velocity @ velocity) ** 2
 
 
-def test_pose_path_and_relative_pose_say_the_same(robot, camera, frames):
+def test_pose_path_and_relative_pose_agree_with_the_odometry(robot, camera, frames):
     camera.connect(PoseWithCovarianceStamped, "pose")
     camera.connect(PoseStamped, "relative_pose")
     camera.connect(Path, "path")
@@ -304,7 +305,7 @@ def test_pose_path_and_relative_pose_say_the_same(robot, camera, frames):
     assert np.linalg.norm(matrix(relative.pose)[:3, 3]) == pytest.approx(1)
 
 
-def test_markers_and_picture_are_in_the_camera_frame(robot, camera, frames):
+def test_markers_and_matches_image_are_in_the_camera_frame(robot, camera, frames):
     inliers = camera.connect(MarkerArray, "inliers")
     camera.connect(Image, "matches_image")
     for frame in frames[:3]:
@@ -326,7 +327,7 @@ def test_markers_and_picture_are_in_the_camera_frame(robot, camera, frames):
     assert all(point.z > 0 for point in points.points), "landmarks are in front of the camera"
 
 
-def test_odometry_is_published_before_what_is_drawn_of_it(robot, camera, frames):
+def test_odometry_is_published_before_its_views(robot, camera, frames):
     """RViz hides markers of a stamp that TF does not reach yet."""
     kinds = {
         "odometry": Odometry,
@@ -374,7 +375,7 @@ sys.exit(odometry_node.main())
 """
 
 
-def test_a_picture_that_cannot_be_drawn_costs_no_odometry(tmp_path, frames):
+def test_a_view_that_cannot_be_drawn_does_not_affect_odometry(tmp_path, frames):
     settings = OPTIONS | {"base_frame": FRAME}
     words = [word for name, value in settings.items() for word in ("-p", f"{name}:={value}")]
     command = [sys.executable, "-c", UNDRAWABLE, "--ros-args", *words]
@@ -401,7 +402,7 @@ TYPES = {
 }
 
 
-def test_outputs_are_reliable_and_overrides_change_their_topic_alone(robot):
+def test_outputs_are_reliable_and_qos_overrides_change_only_their_topic(robot):
     for topic, kind in TYPES.items():
         (output,) = robot.node.get_publishers_info_by_topic(topic)
         assert output.topic_type == kind
@@ -411,14 +412,14 @@ def test_outputs_are_reliable_and_overrides_change_their_topic_alone(robot):
         assert qos.durability == DurabilityPolicy[("VOLATILE", "TRANSIENT_LOCAL")[kept]]
 
 
-def test_reset_begins_anew(camera, frames):
+def test_reset_reinitializes_odometry(camera, frames):
     camera.show(frames[0])
     assert not is_origin(camera.show(frames[1]))
     camera.robot.call(Empty, f"{NODE}/reset")
     assert is_origin(camera.show(frames[2]))
 
 
-def test_a_looped_bag_resets_once_and_says_so(robot, camera, frames):
+def test_a_looped_bag_resets_odometry_once_with_a_log_message(robot, camera, frames):
     said = robot.log.count("stamps jumped back by")
     for frame in frames[:2]:
         camera.show(frame)
@@ -428,7 +429,7 @@ def test_a_looped_bag_resets_once_and_says_so(robot, camera, frames):
     assert robot.log.count("stamps jumped back by") == said + 1
 
 
-def test_another_calibration_resets_and_says_so(robot, camera, frames):
+def test_a_changed_calibration_resets_odometry_with_a_log_message(robot, camera, frames):
     for frame in frames[:2]:
         camera.show(frame)
     wider = Camera.from_K(frames[0].camera.K - np.diag([10.0, 10.0, 0.0]), 320, 240)
@@ -436,7 +437,9 @@ def test_another_calibration_resets_and_says_so(robot, camera, frames):
     assert "camera_info has changed" in robot.log
 
 
-def test_a_calibration_that_jitters_does_not_reset_but_one_that_drifts_does(robot, camera, frames):
+def test_a_jittering_calibration_does_not_reset_but_a_drifting_one_does(robot, camera, frames):
+    camera.show_another()  # an earlier test may have left another calibration
+    camera.reset()
     said = robot.log.count("camera_info has changed")
     rng = np.random.default_rng(0)
 
@@ -461,17 +464,17 @@ def test_a_calibration_that_jitters_does_not_reset_but_one_that_drifts_does(robo
     assert robot.log.count("camera_info has changed") > said
 
 
-def test_large_images_that_get_lost_are_warned_about_with_the_remedy(tmp_path, frames):
+def test_lost_large_images_cause_a_warning_with_the_remedy(tmp_path, frames):
     with running_node(tmp_path, **OVERRIDES, base_frame=FRAME) as robot:
         large = [larger(frame, (640, 480)) for frame in frames]
         camera = ShownCamera(robot, large)
-        assert "were lost on their way" not in robot.log, "every camera_info had its image"
+        assert "were lost in transport" not in robot.log, "every camera_info had its image"
         for k in range(60):  # as if their images had been lost
             camera.infos.publish(info_message(large[0], 10**9 * (1 + k)))
         camera.show_another()
-        robot.spin_until(lambda: "were lost on their way" in robot.log, "the warning")
+        robot.spin_until(lambda: "were lost in transport" in robot.log, "the warning")
         assert "fastdds.xml" in robot.log
-        assert robot.log.count("were lost on their way") == 1
+        assert robot.log.count("were lost in transport") == 1
 
 
 def no_stamp(image, info):
@@ -489,28 +492,31 @@ FAULTS = {
 }
 
 
-def test_bad_frames_are_reported_by_a_pipelined_node_too(robot, camera, frames):
+def test_invalid_frames_are_reported_by_a_pipelined_node(robot, camera, frames):
     camera.show(frames[0])
     with changed(robot, pipelined=True):
         diagnosis(
             robot,
-            says("'foo16'"),
-            lambda: camera.send_another(lambda image, info: setattr(image, "encoding", "foo16")),
+            says("'bar'"),
+            lambda: camera.send_another(lambda image, info: setattr(image, "encoding", "bar")),
         )
         camera.delay_ns += SECOND_NS
         assert camera.show(frames[2]).header.frame_id == "odom"
-    assert robot.log.count("'foo16'") == 1
+    assert robot.log.count("'bar'") == 1
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_bad_frames_are_reported_once_and_the_next_good_one_used(robot, camera, frames, fault):
+def test_invalid_frames_are_reported_once_and_the_next_valid_one_is_used(
+    robot, camera, frames, fault
+):
     spoil, message = FAULTS[fault]
     camera.show(frames[0])
     status = diagnosis(robot, says(message), lambda: camera.send_another(spoil))
     assert status.level == DiagnosticStatus.ERROR
     camera.delay_ns += SECOND_NS
     assert camera.show(frames[2]).header.frame_id == "odom"
-    assert robot.log.count(message) == 1
+    # Once, or not at all if an earlier fault differed only in its numbers.
+    assert robot.log.count(message) <= 1
 
 
 def test_images_of_another_size_than_their_calibration_are_reported_once(robot, camera, frames):
@@ -546,7 +552,7 @@ def larger(frame, size):
 
 
 @pytest.mark.parametrize("size", [(640, 360), (3840, 2160)], ids=["larger", "4K"])
-def test_a_camera_that_changes_its_size_resets_and_goes_on(robot, camera, frames, size):
+def test_a_changed_image_size_resets_odometry(robot, camera, frames, size):
     with changed(robot, features="orb"):
         camera.show(frames[0])
         said = robot.log.count("camera_info has changed")
@@ -556,7 +562,7 @@ def test_a_camera_that_changes_its_size_resets_and_goes_on(robot, camera, frames
 
 
 @pytest.mark.usefixtures("one_way_or_the_other")
-def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
+def test_frames_at_too_high_a_rate_are_dropped_counted_and_reported(robot, camera):
     answers = robot.listen(Odometry, f"{NODE}/odometry")
     camera.show_another()
     before = values(fresh_report(robot))
@@ -569,7 +575,7 @@ def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
         sent += len(stamps_ns)
         heard(robot, Odometry, "odometry", stamps_ns[-1])
 
-    said = says("images dropped, the newest one is used")
+    said = says("images dropped because the machine is too slow")
 
     def mostly_dropped(status):
         """More dropped than done, whatever happens to an image on its way."""
@@ -578,7 +584,7 @@ def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
 
     status = diagnosis(robot, mostly_dropped, burst)
     assert status.level == DiagnosticStatus.WARN
-    assert "images dropped, the newest one is used" in robot.log
+    assert "images dropped because the machine is too slow" in robot.log
     stamps_ns = [m.header.stamp.sec * SECOND_NS + m.header.stamp.nanosec for m in answers]
     assert stamps_ns == sorted(set(stamps_ns)), "each once, in order"
     after = values(fresh_report(robot))
@@ -588,7 +594,7 @@ def test_frames_that_come_too_fast_are_dropped_counted_and_said(robot, camera):
     assert dropped > done
 
 
-def test_a_camera_that_dies_is_named_and_used_again_when_it_is_back(
+def test_a_camera_that_dies_is_reported_and_used_again_after_a_restart(
     robot, camera, frames, tmp_path
 ):
     images = np.stack([frame.image for frame in frames[:2]])
@@ -612,14 +618,14 @@ def test_a_camera_that_dies_is_named_and_used_again_when_it_is_back(
         process.wait()
 
     answered_then_killed()
-    status = diagnosis(robot, says("publisher(s) of /image send nothing that arrives"))
+    status = diagnosis(robot, says("no messages arrive from", "publisher(s) of /image"))
     assert status.level == DiagnosticStatus.ERROR
     answered_then_killed()
-    robot.spin_until(lambda: "there is output again" in robot.log, "a line in the log")
+    robot.spin_until(lambda: "output has resumed" in robot.log, "a line in the log")
     camera.delay_ns += HOUR_NS
 
 
-def test_a_working_node_reports_its_work(camera, robot):
+def test_a_working_node_reports_rates_and_counts(camera, robot):
     def at_work(status):
         return status.level == DiagnosticStatus.OK and float(values(status)["fps"]) > 0
 
@@ -638,7 +644,7 @@ def test_a_working_node_reports_its_work(camera, robot):
     assert report["device"] == "cpu"
 
 
-def test_the_learned_filter_reports_model_engine_and_the_device_really_used(camera, robot):
+def test_diagnostics_report_model_engine_and_actual_device_of_the_filter(camera, robot):
     with changed(robot, device="cuda:7", method="cn"):
         report = values(diagnosis(robot, lambda s: "model" in values(s), camera.show_another))
     assert report["method"] == "cn"
@@ -692,7 +698,7 @@ def test_all_parameters_are_described_with_their_range(robot):
         ("scale.source", "constant_speed", "needs a positive speed_mps"),
     ],
 )
-def test_a_bad_value_is_refused_with_the_reason(robot, name, value, reason):
+def test_an_invalid_value_is_refused_with_the_reason(robot, name, value, reason):
     refused = set_parameter(robot, name, value)
     assert not refused.successful
     assert reason in refused.reason
@@ -710,13 +716,13 @@ def test_a_parameter_cannot_be_deleted_and_can_be_set_afterwards(robot, camera, 
     camera.show_another()
 
 
-def test_other_frames_and_another_place_of_the_camera_take_effect(robot, camera, frames):
+def test_changed_frames_and_mounting_take_effect(robot, camera, frames):
     ahead = [1.0, 0.0, 0.2, -0.5, 0.5, -0.5, 0.5]
     with changed(robot, odom_frame="world", base_frame="robot", base_to_camera=ahead):
         camera.show(frames[0])
         moved = camera.show(frames[2])
     assert (moved.header.frame_id, moved.child_frame_id) == ("world", "robot")
-    camera.begin_anew()
+    camera.reset()
     camera.show(frames[0])
     T_ob, shift = matrix(camera.show(frames[2]).pose.pose), np.eye(4)
     shift[0, 3] = 0.9
@@ -724,7 +730,7 @@ def test_other_frames_and_another_place_of_the_camera_take_effect(robot, camera,
     np.testing.assert_allclose(matrix(moved.pose.pose), expected, atol=1e-9)
 
 
-def test_another_length_of_the_path_takes_effect(robot, camera):
+def test_a_changed_path_length_takes_effect(robot, camera):
     paths = camera.connect(Path, "path")
     with changed(robot, path_length=2):
         last = [camera.show_another() for _ in range(3)][-1]
@@ -737,7 +743,7 @@ def test_another_length_of_the_path_takes_effect(robot, camera):
     assert not [path for path in paths if path.header.stamp in without]
 
 
-def test_changed_settings_of_odometry_begin_anew(robot, camera, frames):
+def test_changed_odometry_settings_reset_odometry(robot, camera, frames):
     for frame in frames[:2]:
         camera.show(frame)
     with changed(robot, max_keypoints=100):
@@ -752,7 +758,7 @@ def true_way_m(frames):
     return np.linalg.norm(end[:3, 3] - start[:3, 3])
 
 
-def test_a_robot_of_known_speed_moves_in_metres(robot, camera, frames):
+def test_constant_speed_gives_metric_scale(robot, camera, frames):
     with changed(robot, scale__speed_mps=0.4, scale__source="constant_speed"):
         at_half_speed = way_m([camera.show(frame) for frame in frames])
     assert at_half_speed == pytest.approx(true_way_m(frames) / 2, rel=0.15)
@@ -800,7 +806,7 @@ def assert_metres_from_the_first_step(answers, frames):
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["from the second image", "always late"])
-def test_wheel_odometry_that_comes_late_gives_metres_from_the_first_step(
+def test_late_wheel_odometry_gives_metric_scale_from_the_first_motion(
     robot, camera, frames, source, late
 ):
     """The first image comes before all messages of the wheels, or every image before its own."""
@@ -823,7 +829,7 @@ def test_wheel_odometry_that_comes_late_gives_metres_from_the_first_step(
     assert "no scale" not in report.message
 
 
-def test_depth_that_comes_late_gives_metres_from_the_first_step(robot, camera, frames):
+def test_late_depth_gives_metric_scale_from_the_first_motion(robot, camera, frames):
     with changed(robot, scale__source="depth"):
         depths = robot.speak(Image, "depth", QUEUE)
         answers = []
@@ -837,7 +843,7 @@ def test_depth_that_comes_late_gives_metres_from_the_first_step(robot, camera, f
     assert_metres_from_the_first_step(answers, frames)
 
 
-def test_wheel_odometry_gives_metres(robot, camera, frames, source):
+def test_wheel_odometry_gives_metric_scale(robot, camera, frames, source):
     with changed(robot, scale__source="odom"):
         wheels = robot.speak(Odometry, "odom", QUEUE)
         for message in wheel_odometry(camera, frames, source):
@@ -851,7 +857,7 @@ def test_wheel_odometry_gives_metres(robot, camera, frames, source):
     assert report["scale_known"].endswith("%")
 
 
-def test_depth_gives_metres(robot, camera, frames):
+def test_depth_gives_metric_scale(robot, camera, frames):
     with changed(robot, scale__source="depth"):
         depths = robot.speak(Image, "depth", QUEUE)
         answers = []
@@ -865,10 +871,10 @@ def test_depth_gives_metres(robot, camera, frames):
 
 
 @pytest.mark.parametrize("topic", ["odom", "depth"])
-def test_without_what_scale_needs_the_node_says_so_and_still_answers(robot, camera, topic):
+def test_a_missing_scale_input_is_reported_and_odometry_continues(robot, camera, topic):
     with changed(robot, scale__source=topic):
-        no_scale = f"no scale from {topic}, the last holds: "
-        missing = says(no_scale, f"nobody publishes /{topic}")
+        no_scale = f"no scale from {topic}, positions are "
+        missing = says(no_scale, f"no publisher on /{topic}")
         status = diagnosis(robot, missing, camera.show_another)
         assert status.level == DiagnosticStatus.WARN
         assert values(status)["scale_known"] == "no"
@@ -885,10 +891,12 @@ def test_without_what_scale_needs_the_node_says_so_and_still_answers(robot, came
         never = says(no_scale, f"the stamps of /image and /{topic} never match: they differ by ")
         diagnosis(robot, never, another_clock)
         robot.node.destroy_publisher(publisher)
-    assert robot.log.count(f"{no_scale}nobody publishes") == 1
+    lines = re.findall(rf"{no_scale}.*: no publisher on", robot.log)
+    assert len(lines) == len(set(lines)), "each line once"
+    assert lines
 
 
-def test_nothing_is_published_where_nobody_says_how_the_camera_is_mounted(tmp_path, frames):
+def test_without_the_mounting_of_the_camera_nothing_is_published(tmp_path, frames):
     """In a namespace, with compressed images, stamps that differ, and a simulated clock."""
     topic = "/front/camera/image/compressed"
     arguments = ("-r", "__ns:=/front", "-r", "image:=camera/image")
@@ -919,7 +927,7 @@ def test_nothing_is_published_where_nobody_says_how_the_camera_is_mounted(tmp_pa
             images.publish(picture)
             robot.executor.spin_once(timeout_sec=0.1)
 
-        mounting = f"'{FRAME}' (camera) is on 'base_link' (base_frame)"
+        mounting = f"no transform from base_frame 'base_link' to camera frame '{FRAME}'"
         status = diagnosis(robot, says(mounting), show)
         assert status.name == "front/lgc_odometry: odometry"
         assert not odometry
@@ -942,7 +950,7 @@ def test_nothing_is_published_where_nobody_says_how_the_camera_is_mounted(tmp_pa
         assert "Traceback" not in robot.log
 
 
-def test_a_managed_node_works_while_it_is_active(tmp_path, frames):
+def test_a_lifecycle_node_works_only_while_active(tmp_path, frames):
     with running_node(tmp_path, autostart="false", base_frame=FRAME) as robot:
 
         def state():
@@ -959,7 +967,7 @@ def test_a_managed_node_works_while_it_is_active(tmp_path, frames):
         assert change(Transition.TRANSITION_CONFIGURE) == "inactive"
         assert "not active" in fresh_report(robot).message
         assert change(Transition.TRANSITION_ACTIVATE) == "active"
-        missing = diagnosis(robot, says("nobody publishes /image", "-r image:=TOPIC"))
+        missing = diagnosis(robot, says("no publisher on /image", "-r image:=TOPIC"))
         assert missing.level == DiagnosticStatus.ERROR
         images = robot.speak(Image, "image")
         odometry = robot.listen(Odometry, f"{NODE}/odometry")
@@ -971,14 +979,16 @@ def test_a_managed_node_works_while_it_is_active(tmp_path, frames):
             images.publish(image_message(frames[0], now_ns))
             robot.executor.spin_once(timeout_sec=0.1)
 
-        diagnosis(robot, says("nobody publishes /camera_info"), show_image)
+        diagnosis(robot, says("no publisher on /camera_info"), show_image)
         infos = robot.speak(CameraInfo, "camera_info")
 
         def show_unmatched():
             show_image()
             infos.publish(info_message(frames[0], now_ns + 3_000_000))
 
-        never = says("the stamps of /image and /camera_info never match", "differ by 3.000 ms")
+        never = says(
+            "the stamps of /image and /camera_info never match", "differ by at least 3.000 ms"
+        )
         diagnosis(robot, never, show_unmatched)
         assert not odometry
 
@@ -995,7 +1005,7 @@ def test_a_managed_node_works_while_it_is_active(tmp_path, frames):
         odometry.clear()
         assert is_origin(robot.spin_until(answered, "an answer of the node configured again")[0])
         assert change(Transition.TRANSITION_ACTIVE_SHUTDOWN) == "finalized"
-        assert "start it again" in fresh_report(robot).message
+        assert "restart it" in fresh_report(robot).message
         assert robot.end(signal.SIGTERM) == 0
         assert "Traceback" not in robot.log
 
@@ -1007,19 +1017,19 @@ def test_a_managed_node_works_while_it_is_active(tmp_path, frames):
         ({"method": "foo"}, "could not configure: unknown method 'foo'"),
         (
             {"qos_overrides./image.subscription.reliability": "relible"},
-            "`relible`; start the node with values of ROS, such as",
+            "`relible`; restart the node with QoS values of ROS, such as",
         ),
     ],
     ids=str,
 )
-def test_settings_that_cannot_be_used_end_the_node_with_the_reason(tmp_path, parameters, reason):
+def test_invalid_settings_end_the_node_with_the_reason(tmp_path, parameters, reason):
     with running_node(tmp_path, **parameters) as robot:
         assert robot.process.wait(DEADLINE_S) == 1
         assert robot.log.count(reason) == 1
         assert "Traceback" not in robot.log
 
 
-def test_unknown_parameters_are_warned_about_with_the_nearest_name(tmp_path):
+def test_unknown_parameters_cause_a_warning_with_the_closest_name(tmp_path):
     file = tmp_path / "some.yaml"
     file.write_text("/**:\n  ros__parameters:\n    scale:\n      sorce: none\n    zzz: 1\n")
     with running_node(tmp_path, "--params-file", str(file), max_keypoint=300) as robot:
@@ -1043,7 +1053,7 @@ def run_node(tmp_path, *arguments, **variables):
     )
 
 
-def test_help_names_topics_parameters_and_examples_without_starting_ros(tmp_path):
+def test_help_lists_topics_parameters_and_examples_without_starting_ros(tmp_path):
     done = run_node(tmp_path, "--help", ROS_LOG_DIR="/dev/null/nowhere")
     assert done.returncode == 0
     assert not done.stderr
@@ -1061,11 +1071,11 @@ def test_help_names_topics_parameters_and_examples_without_starting_ros(tmp_path
         (("--params-file", __file__), {}, "cannot be read: "),
         (("-p", "profile"), {}, "Couldn't parse parameter override rule: '-p profile'"),
         (("--fast",), {}, "unknown ROS arguments ['--fast']: see odometry_node --help"),
-        ((), {"ROS_LOG_DIR": "/dev/null/logs"}, "set ROS_LOG_DIR to a folder that can be written"),
+        ((), {"ROS_LOG_DIR": "/dev/null/logs"}, "set ROS_LOG_DIR to a writable folder"),
         ((), {"ROS_LOG_DIR": "", "HOME": "/dev/null"}, "log directory '/dev/null/.ros/log'"),
     ],
 )
-def test_what_ros_refuses_at_the_start_is_one_sentence(tmp_path, arguments, variables, reason):
+def test_errors_of_ros_at_startup_become_one_sentence(tmp_path, arguments, variables, reason):
     done = run_node(tmp_path, "--ros-args", *arguments, **variables)
     assert done.returncode == 1
     sentence = done.stderr.splitlines()[-1]  # rcl may log a line of its own before
@@ -1083,15 +1093,15 @@ def test_what_ros_refuses_at_the_start_is_one_sentence(tmp_path, arguments, vari
         ("image", "give NAME:=NAME"),
     ],
 )
-def test_names_that_ros_does_not_allow_end_the_node_with_the_reason(tmp_path, rule, remedy):
+def test_invalid_ros_names_end_the_node_with_the_reason(tmp_path, rule, remedy):
     done = run_node(tmp_path, "--ros-args", "-r", rule)
     assert done.returncode == 1
-    assert f"error: the argument -r {rule} cannot be used: " in done.stderr
+    assert f"error: invalid argument -r {rule}: " in done.stderr
     assert remedy in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_managed_node_that_cannot_be_configured_stays_up_and_can_be_told_better(tmp_path):
+def test_a_lifecycle_node_that_fails_to_configure_stays_up_and_can_be_corrected(tmp_path):
     with running_node(tmp_path, autostart="false", method="foo") as robot:
 
         def configure():
@@ -1105,7 +1115,7 @@ def test_a_managed_node_that_cannot_be_configured_stays_up_and_can_be_told_bette
         assert robot.end() == 0
 
 
-def test_a_publisher_of_other_qos_is_named(camera, robot):
+def test_a_publisher_with_incompatible_qos_is_named(camera, robot):
     robot.node.destroy_publisher(camera.images)
     best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
     unheard = robot.node.create_publisher(Image, "image", best_effort)

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import threading
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,8 +47,13 @@ from lgc_ros.ros.messages import (
     twist_covariance,
 )
 from lgc_ros.ros.mounting import Mounting
+from lgc_ros.ros.node_parameters import (
+    NodeParameters,
+    default_parameters,
+    describe_parameters,
+    flat_settings,
+)
 from lgc_ros.ros.odometry_node import spin
-from lgc_ros.ros.parameters import NodeParameters, default_parameters, flat_settings
 from lgc_ros.ros.scale_input import DepthImages, WheelOdometry
 from lgc_ros.ros.topic_watch import TopicWatch
 from lgc_ros.ros.worker import LatestItemWorker, SerialThread
@@ -71,7 +76,7 @@ def state(T_wc=T_WC, **changes):
     return replace(made, **changes)
 
 
-def test_covariance_of_the_base_is_that_of_a_camera_that_errs():
+def test_covariance_of_the_base_matches_simulated_camera_errors():
     root = 1e-4 * RNG.normal(size=(6, 6))
     errors = RNG.normal(size=(20_000, 6)) @ root.T
 
@@ -93,7 +98,7 @@ def test_covariance_of_the_base_is_that_of_a_camera_that_errs():
     np.testing.assert_allclose(motion.covariance[3:, 3:], expected, atol=tolerance)
 
 
-def test_velocity_of_the_base_includes_the_swing_about_the_camera():
+def test_velocity_of_the_base_includes_the_lever_arm():
     linear, angular, dt = np.array([0.4, -0.2, 1.0]), np.array([0.1, 0.3, -0.2]), 1e-6
     step = rigid(angular * dt, linear * dt)
     before = base_motion(state(), T_BC, np.eye(6)).T_ob
@@ -105,7 +110,7 @@ def test_velocity_of_the_base_includes_the_swing_about_the_camera():
     np.testing.assert_allclose(twist[3:], turn, atol=1e-4)
 
 
-def test_velocity_is_as_uncertain_as_landmarks_and_time_leave_it():
+def test_velocity_covariance_follows_landmark_depth_and_elapsed_time():
     last, now = state(), state(stamp_ns=2 * 10**9)
     near = twist_covariance(now, last, 500.0, 1.0)
     far = twist_covariance(replace(now, points_cam=10 * now.points_cam), last, 500.0, 1.0)
@@ -115,7 +120,7 @@ def test_velocity_is_as_uncertain_as_landmarks_and_time_leave_it():
     np.testing.assert_allclose(soon, 4 * near, rtol=0.01)
 
 
-def test_velocity_is_as_uncertain_as_the_scale():
+def test_velocity_covariance_includes_the_scale_error():
     speed = np.array([0.3, -0.4, 1.2])
     now = state(stamp_ns=2 * 10**9, twist=np.concatenate([speed, np.zeros(3)]))
     for sigma in (0.02, 1.0):
@@ -168,7 +173,7 @@ def test_every_published_covariance_is_symmetric_and_positive_definite(
 @pytest.mark.parametrize(
     "held", [{"status": "lost"}, {"status": "rotation_only", "points_cam": np.empty((0, 3))}]
 )
-def test_velocity_is_unknown_where_the_pose_is_or_was_held(held):
+def test_velocity_is_unknown_if_the_pose_is_or_was_held(held):
     for now, last in [(state(**held), state()), (state(), state(**held))]:
         spread = twist_covariance(replace(now, stamp_ns=2 * 10**9), last, 500.0, 1.0)
         np.testing.assert_array_equal(spread, UNKNOWN_VARIANCE * np.eye(6))
@@ -210,7 +215,7 @@ def test_markers_show_landmarks_by_score_rejected_rays_and_keyframes_in_the_came
     assert np.isclose(distance, 0).sum() == 4
 
 
-def test_markers_replace_those_before_and_are_deleted_when_there_is_nothing_to_show():
+def test_markers_replace_earlier_ones_and_are_deleted_if_empty():
     now, keyframe, _ = two_views()
     shown = inlier_markers(Header(), now, [keyframe]).markers
     lost = replace(now, relative=None, points_cam=np.empty((0, 3)), scores=np.empty(0))
@@ -220,12 +225,12 @@ def test_markers_replace_those_before_and_are_deleted_when_there_is_nothing_to_s
     assert all(m.lifetime.sec > 0 for m in shown), "old ones vanish when the node is silent"
 
 
-def test_the_mounting_is_never_guessed(monkeypatch):
+def test_a_missing_mounting_is_an_error_not_identity(monkeypatch):
     monkeypatch.setattr(compat, "tf2_ros", None)
     mounting = Mounting(None, "base_link", None)
-    with pytest.raises(ConfigError, match="there is no TF here"):
+    with pytest.raises(ConfigError, match="tf2_ros is not installed"):
         mounting.T_bc("front")
-    with pytest.raises(ConfigError, match=r"header\.frame_id is empty"):
+    with pytest.raises(ConfigError, match=r"header\.frame_id of the images is empty"):
         mounting.T_bc("")
     np.testing.assert_array_equal(Mounting(None, "front", None).T_bc("front"), np.eye(4))
     np.testing.assert_array_equal(Mounting(None, "base_link", T_BC).T_bc("front"), T_BC)
@@ -260,7 +265,7 @@ class LateTf:
         return transform_message(Header(frame_id=target), source, motion, False)
 
 
-def test_an_image_waits_for_a_transform_that_is_on_its_way_but_not_for_ever(monkeypatch):
+def test_an_image_waits_for_a_late_transform_for_a_limited_time(monkeypatch):
     tf = LateTf()
     monkeypatch.setattr(compat, "tf2_ros", tf)
     monkeypatch.setattr("lgc_ros.ros.mounting.WAIT_S", DEADLINE_S)
@@ -278,11 +283,11 @@ def test_an_image_waits_for_a_transform_that_is_on_its_way_but_not_for_ever(monk
     mounting.wait_for("rear", stopping)  # returns, since the node is to stop
     monkeypatch.setattr("lgc_ros.ros.mounting.WAIT_S", 0.05)
     mounting.wait_for("left", threading.Event())
-    with pytest.raises(ConfigError, match="TF does not say where 'left'"):
+    with pytest.raises(ConfigError, match=r"no transform from .* to camera frame 'left'"):
         mounting.T_bc("left")
 
 
-def test_a_busy_worker_takes_the_newest_item_and_counts_the_others():
+def test_a_busy_worker_processes_the_newest_item_and_counts_dropped_ones():
     started, go_on, seen, done = (threading.Event(), threading.Event(), [], threading.Event())
 
     def work(item):
@@ -304,7 +309,7 @@ def test_a_busy_worker_takes_the_newest_item_and_counts_the_others():
     assert worker.dropped == 3
 
 
-def test_one_call_runs_behind_its_caller_and_the_next_one_waits_for_it():
+def test_a_call_runs_in_the_background_and_the_next_one_waits_for_it():
     prepared_next, ended = threading.Event(), []
     behind = SerialThread("behind")
 
@@ -337,11 +342,11 @@ BEST_EFFORT = {"reliability": ReliabilityPolicy.BEST_EFFORT}
 @pytest.mark.parametrize(
     ("publishers", "cause", "remedy"),
     [
-        ([], "nobody publishes /image", "-r image:=TOPIC"),
-        ([publisher()], "1 publisher(s) of /image send nothing", "check the driver"),
+        ([], "no publisher on /image", "-r image:=TOPIC"),
+        ([publisher()], "no messages arrive from 1 publisher(s) of /image", "check the driver"),
         (
             [publisher("sensor_msgs/msg/CompressedImage")],
-            "/front/driver publishes sensor_msgs/msg/CompressedImage, this node takes "
+            "/front/driver publishes sensor_msgs/msg/CompressedImage, this node expects "
             "sensor_msgs/msg/Image",
             "-r image:=TOPIC",
         ),
@@ -375,23 +380,45 @@ class Lines(list):
     warning = error = list.append
 
 
-def test_what_goes_on_is_logged_once():
+def test_a_problem_that_persists_is_logged_once_although_its_numbers_change():
     lines = Lines()
     log = Log(lines)
     for number in range(3):
         log.warn(f"{number} images dropped")
-        log.error("no data", details="where")
-        log.error("step 5")
-    log.error("step 6")
-    assert lines == ["0 images dropped", "no data\nwhere", "step 5", "step 6"]
+        log.error("no data", details="traceback")
+        log.error(f"image of {number} bytes, expected {10 * number}", details=f"line {number}")
+    assert lines == [
+        "0 images dropped",
+        "no data\ntraceback",
+        "image of 0 bytes, expected 0\nline 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("held", "consequence"),
+    [
+        ({"status": "initializing"}, "positions are held until the first measurement"),
+        ({"status": "ok"}, "positions are not metric until the first measurement"),
+        ({"status": "ok", "scale_sigma": 0.02}, "the last scale is kept"),
+    ],
+)
+def test_a_missing_scale_source_is_reported_with_its_consequence(held, consequence):
+    images, info, odom = (
+        TopicWatch(f"/{name}", name, "", lambda topic: []) for name in ("image", "info", "odom")
+    )
+    for watch in (images, info):
+        watch.on_message(Image())
+    monitor = Monitor(images, info, Lines())
+    monitor.scale_watch, monitor.scale_input = odom, WheelOdometry()
+    monitor.matched()
+    monitor.processed(state(**held), 1.0)
+    message = monitor.report("node", {}, 0, settings()).message
+    assert f"no scale from odom, {consequence}: no publisher on /odom" in message
 
 
 def settings(profile="default", **changes):
-    """Parameters of a node that was started with these values."""
-    values = default_parameters() | changes | {"profile": profile, "T_bc": None}
-    odometry = load_profile(profile)
-    names = {field.name for field in fields(NodeParameters)} - {"odometry"}
-    return NodeParameters(odometry=odometry, **{name: values[name] for name in names})
+    """Parameters of a node started with these values."""
+    return NodeParameters(profile=profile, odometry=load_profile(profile), **changes)
 
 
 def report_of(p, images_s=(), infos_s=(), dropped=0):
@@ -415,21 +442,21 @@ def report_of(p, images_s=(), infos_s=(), dropped=0):
 @pytest.mark.parametrize(
     ("p", "infos_s", "remedy"),
     [
-        (settings(), [1.03], "30.000 ms or more; let the driver stamp both alike, or start the"),
-        (settings(approximate_sync=True), [1.03], "a sync_slop_s of more than that (it is 0.02"),
-        (settings(approximate_sync=True), [9.0], "let both take the time from one clock"),
+        (settings(), [1.03], "at least 30.000 ms; give both the same stamp in the driver, or"),
+        (settings(approximate_sync=True), [1.03], "a larger sync_slop_s (it is 0.02"),
+        (settings(approximate_sync=True), [9.0], "use the same clock for both"),
         (
             settings(),
             [1.0],
-            "more than 10 messages apart: start the node with a larger sync_queue",
+            "more than 10 messages apart: restart the node with a larger sync_queue",
         ),
     ],
 )
-def test_stamps_that_never_match_are_explained_with_a_remedy_that_can_help(p, infos_s, remedy):
+def test_stamps_that_never_match_are_reported_with_an_effective_remedy(p, infos_s, remedy):
     assert remedy in report_of(p, [1.0], infos_s)
 
 
-def test_a_node_that_is_too_slow_is_not_told_to_do_what_it_does():
+def test_a_slow_node_suggests_only_remedies_not_in_use():
     slow = report_of(settings(), [1.0], [1.0], dropped=9)
     assert "use the profile fast, or fewer max_keypoints than 2000" in slow
     fast = report_of(settings("fast", pipelined=True), [1.0], [1.0], dropped=9)
@@ -449,7 +476,7 @@ def frame_at(now_ns, shape=(48, 64)):
     return Frame(0, now_ns, np.zeros(shape, np.uint8))
 
 
-def test_wheel_odometry_says_where_the_camera_was_between_two_messages():
+def test_wheel_odometry_is_interpolated_at_the_stamp_of_the_image():
     wheels = WheelOdometry()
     start, end = rigid((0, 0, 0.2), (1.0, 2.0, 0.0)), rigid((0, 0, 0.6), (2.0, 4.0, 0.0))
     wheels.add(odom(10**9, start))
@@ -461,7 +488,7 @@ def test_wheel_odometry_says_where_the_camera_was_between_two_messages():
     np.testing.assert_allclose(T_oc, expected, atol=1e-9)
 
 
-def test_wheel_odometry_waits_for_what_is_on_its_way():
+def test_an_image_waits_for_wheel_odometry_of_its_stamp():
     wheels = WheelOdometry()
     wheels.add(odom(10**9, T_WC))
     found = []
@@ -474,7 +501,7 @@ def test_wheel_odometry_waits_for_what_is_on_its_way():
     np.testing.assert_allclose(found[0], T_WC, atol=1e-9)
 
 
-def test_wheel_odometry_that_comes_after_its_image_is_known_then():
+def test_late_wheel_odometry_is_available_once_it_arrives():
     wheels = WheelOdometry()
     wheels.add(odom(10**9, T_WC))
     T_oc = wheels.measure(frame_at(10**9 + 10**7), T_BC)[1]
@@ -486,7 +513,7 @@ def test_wheel_odometry_that_comes_after_its_image_is_known_then():
     assert wheels.met_s > 0, "the image before has found its counterpart"
 
 
-def test_wheel_odometry_is_not_guessed_before_after_or_between_distant_messages():
+def test_wheel_odometry_is_not_extrapolated_nor_interpolated_over_long_gaps():
     wheels = WheelOdometry()
     assert wheels.measure(frame_at(10**9), T_BC)[1]() is None
     wheels.add(odom(10 * 10**9, T_WC))
@@ -499,10 +526,10 @@ def test_wheel_odometry_is_not_guessed_before_after_or_between_distant_messages(
     assert wheels.measure(frame_at(20 * 10**9), T_BC)[1]() is None, "stamps have jumped back"
 
 
-def test_wheel_odometry_without_a_pose_is_reported_and_left_out():
+def test_invalid_wheel_odometry_is_reported_and_ignored():
     wheels = WheelOdometry()
     wheels.add(odom(10**9, T_WC, x=float("nan")))
-    assert "holds no pose" in wheels.fault
+    assert "has an invalid pose" in wheels.fault
     wheels.add(odom(10**9, T_WC, x=0.0, y=0.0, z=0.0, w=0.0))
     assert wheels.measure(frame_at(10**9), T_BC)[1]() is None
     wheels.add(odom(10**9, T_WC))
@@ -536,7 +563,7 @@ def test_depth_of_the_same_stamp_is_in_metres(depth):
         (np.ones((48, 64, 3), np.uint8), "is not a depth encoding"),
     ],
 )
-def test_depth_that_does_not_fit_is_reported_and_left_out(depth, fault):
+def test_depth_of_the_wrong_size_or_type_is_reported_and_ignored(depth, fault):
     images = DepthImages(slop_s=0.0)
     images.add(depth_message(10**9, depth))
     assert images.measure(frame_at(10**9), T_BC)[0].depth is None
@@ -562,27 +589,38 @@ def test_a_callback_that_fails_does_not_end_the_node(monkeypatch):
     assert len(calls) == 3
 
 
-def test_the_shipped_parameters_are_the_defaults_and_name_every_one():
-    """What is commented out in the file is a setting of the default profile."""
+def odometry_yaml():
+    """The text of the shipped parameter file, and all its parameters, also the commented ones."""
     text = (config_folder() / "odometry.yaml").read_text()
-    said = yaml.safe_load(re.sub(r"(?m)^( +)# (?=[a-z_.]+: )", r"\1", text))
-    shipped = said["/**"]["ros__parameters"]
+    full = re.sub(r"(?m)^( +)# (?=[a-z_.]+: )", r"\1", text)
+    return text, full
+
+
+def test_the_shipped_parameter_file_lists_every_parameter_with_its_default():
+    text, full = odometry_yaml()
+    shipped = yaml.safe_load(full)["/**"]["ros__parameters"]
     assert shipped.pop("base_to_camera") is not None
     assert shipped == default_parameters()
     active = yaml.safe_load(text)["/**"]["ros__parameters"]
-    assert not active.keys() & flat_settings(load_profile()).keys(), "the profile decides these"
+    assert not active.keys() & flat_settings(load_profile()).keys(), "the profile sets these"
+
+
+def test_comments_in_the_shipped_parameter_file_are_the_descriptions_of_the_parameters():
+    _, full = odometry_yaml()
+    comments = dict(re.findall(r"(?m)^ +([a-z_.]+): .*?  # (.+)$", full))
+    assert comments == describe_parameters()
 
 
 STUCK = """
 from lgc_ros.ros import session
 
-session.LEAVE_S = 0.5
+session.SHUTDOWN_S = 0.5
 with session.session("stuck") as ros:
     ros.node.destroy_node = lambda: any(iter(int, 1))
 """
 
 
-def test_a_process_that_dds_does_not_let_go_ends_all_the_same(tmp_path):
+def test_a_process_whose_dds_shutdown_hangs_ends_with_an_error(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", STUCK],
         env=environment(free_domain(), tmp_path),
@@ -592,4 +630,4 @@ def test_a_process_that_dds_does_not_let_go_ends_all_the_same(tmp_path):
     )
     assert done.returncode == 1
     assert "session.py" in done.stderr
-    assert "in leave" in done.stderr
+    assert "in shut_down" in done.stderr

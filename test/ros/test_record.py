@@ -29,7 +29,7 @@ def recorded(path):
 
 
 @pytest.mark.parametrize("name", ["out.mcap", "folder"])
-def test_a_few_bytes_are_on_disk_while_the_recording_goes_on(tmp_path, name):
+def test_small_messages_are_on_disk_during_the_recording(tmp_path, name):
     out = tmp_path / name
     part = tmp_path / "out.mcap.part" if name == "out.mcap" else out
     with recording(tmp_path, out, NOTE) as recorder:
@@ -76,7 +76,7 @@ def test_a_recorder_killed_before_its_first_message_leaves_a_bag_that_says_so(tm
     assert "no message was recorded" in said
 
 
-def test_ready_is_said_once_every_named_topic_is_connected(tmp_path):
+def test_ready_is_printed_once_all_named_topics_are_connected(tmp_path):
     with recording(tmp_path, tmp_path / "out.mcap", NOTE, "/other") as recorder:
         notes = recorder.speak(String, NOTE)
         recorder.spin_until(lambda: "waiting for a publisher of /other" in recorder.log)
@@ -99,7 +99,7 @@ def test_a_recorder_of_everything_is_ready_for_what_is_published(tmp_path):
 
 @pytest.mark.parametrize("name", ["out.mcap", "folder"])
 @pytest.mark.parametrize("published", [True, False])
-def test_recording_nothing_is_an_error_that_leaves_nothing(tmp_path, name, published):
+def test_an_empty_recording_is_an_error_and_leaves_no_file(tmp_path, name, published):
     out = tmp_path / name
     with recording(tmp_path, out, NOTE, "/other") as recorder:
         if published:
@@ -113,7 +113,7 @@ def test_recording_nothing_is_an_error_that_leaves_nothing(tmp_path, name, publi
     assert [path.name for path in tmp_path.iterdir()] == ["record"]
 
 
-def test_recording_nothing_in_a_given_time_is_an_error_too(tmp_path):
+def test_an_empty_recording_of_limited_duration_is_an_error(tmp_path):
     code, said = lgc(tmp_path, "record", tmp_path / "out.mcap", NOTE, "--duration", 1)
     assert code == 1
     assert "nothing was recorded" in said

@@ -17,8 +17,8 @@ from ros.processes import FRAME, image_message, info_message, running_node, stam
 from sensor_msgs.msg import CameraInfo, Image
 
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.ros import compat
-from lgc_ros.ros.messages import stamp_ns
 from lgc_ros.ros.synchronizer import Synchronizer
 from lgc_ros.sources.synthetic import SyntheticSource
 
@@ -74,7 +74,7 @@ def test_equal_stamps_are_paired_once_whichever_comes_first(slop_s):
     assert streams.pairs == [(1, 1), (2, 2)], "a camera_info belongs to one image"
 
 
-def test_exact_pairing_takes_no_other_stamp():
+def test_exact_pairing_requires_equal_stamps():
     streams = Streams()
     streams.image(1)
     streams.info(1 + 1e-9)
@@ -121,7 +121,7 @@ def test_unmatched_messages_of_the_future_do_not_block_later_pairs(slop_s, stale
         assert streams.pairs == [(stamp_s, stamp_s) for stamp_s in range(1, 39)]
 
 
-def test_what_waited_when_stamps_jumped_back_is_never_paired():
+def test_messages_from_before_a_time_jump_are_never_paired():
     """In the second round of a looped recording, the image of the first is another one."""
     streams = Streams()
     streams.image(5)
@@ -240,7 +240,7 @@ def test_the_node_survives_a_negative_stamp_and_names_the_remedy(node, frames):
         info.header.stamp = Time(sec=-5)
         node.infos.publish(info)
     node.all_answered(frames[0].stamp_ns)
-    assert node.robot.log.count("has a negative stamp (-5.000 s) and is ignored") == 1
+    assert node.robot.log.count("ignored because of its negative stamp (-5.000 s)") == 1
 
 
 def test_the_node_pairs_after_images_of_the_future_without_camera_info(node, frames):

@@ -23,9 +23,10 @@ from tf2_msgs.msg import TFMessage
 from tf2_ros import Buffer, StaticTransformBroadcaster, TransformListener
 
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.visual_odometry import VisualOdometry
-from lgc_ros.ros.messages import matrix_of, quaternion_message, stamp_ns
+from lgc_ros.ros.messages import matrix_of, quaternion_message
 from lgc_ros.sources.synthetic import SyntheticSource
 
 NODE = "/lgc_odometry"
@@ -75,7 +76,7 @@ class TfCamera:
 
         return self.robot.spin_until(answer, "odometry")[0]
 
-    def begin_anew(self):
+    def reset(self):
         """The next frame is the origin, and later than any before."""
         self.robot.call(Empty, f"{NODE}/reset")
         self.delay_ns += 60 * SECOND_NS
@@ -119,7 +120,7 @@ def frames(walk):
 
 @pytest.fixture(scope="module")
 def silent(tmp_path_factory, frames):
-    """A camera of which nobody says where it is."""
+    """A camera without a transform."""
     with running_node(tmp_path_factory.mktemp("tf"), **RELIABLE) as robot:
         yield TfCamera(robot, frames)
 
@@ -155,18 +156,18 @@ def mounted(silent):
 @pytest.fixture
 def camera(mounted):
     mounted.set(publish_tf=True, invert_tf=False)
-    mounted.begin_anew()
+    mounted.reset()
     return mounted
 
 
-def test_odometry_is_that_of_the_base_on_which_tf_puts_the_camera(camera, frames):
+def test_odometry_uses_the_mounting_from_tf(camera, frames):
     offline = VisualOdometry(OdometryOptions(**OPTIONS))
     for frame in frames:
         T_ob = T_BC @ offline.process(frame).T_wc @ np.linalg.inv(T_BC)
         np.testing.assert_allclose(pose_of(camera.show(frame)), T_ob, atol=1e-6)
 
 
-def test_tf_has_the_pose_of_the_odometry_at_the_stamp_of_the_image(camera, frames):
+def test_tf_and_odometry_have_the_same_pose_and_stamp(camera, frames):
     for frame in frames:
         odometry = camera.show(frame)
         time = Time.from_msg(odometry.header.stamp)
@@ -189,7 +190,7 @@ def test_tf_is_published_before_the_odometry_of_the_same_image(camera, frames):
     ]
 
     def of_one_image():
-        camera.begin_anew()
+        camera.reset()
         camera.show(frames[0])
         return sent_ns[TFMessage].keys() & sent_ns[Odometry].keys()
 
@@ -199,7 +200,7 @@ def test_tf_is_published_before_the_odometry_of_the_same_image(camera, frames):
         camera.robot.node.destroy_subscription(subscription)
 
 
-def test_the_first_image_waits_for_a_static_transform_that_is_on_its_way(tmp_path, frames):
+def test_the_first_image_waits_for_a_late_static_transform(tmp_path, frames):
     """A player that holds images until they are answered would wait in vain for the first."""
     with running_node(tmp_path, **RELIABLE) as robot:
         camera = TfCamera(robot, frames)
@@ -211,17 +212,17 @@ def test_the_first_image_waits_for_a_static_transform_that_is_on_its_way(tmp_pat
         assert "ERROR" not in robot.log
 
 
-def test_a_node_that_waits_for_a_transform_answers_and_ends(tmp_path, frames):
+def test_a_node_waiting_for_a_transform_stays_responsive_and_shuts_down(tmp_path, frames):
     with running_node(tmp_path, **RELIABLE) as robot:
         camera = TfCamera(robot, frames)
         camera.send(frames[0])
-        camera.begin_anew()  # a service, while the worker waits
+        camera.reset()  # a service, while the worker waits
         camera.send(frames[0])
         assert robot.end() == 0
         assert "Traceback" not in robot.log
 
 
-def test_inverted_the_base_is_the_parent_and_the_pose_the_same(camera, frames):
+def test_invert_tf_publishes_the_inverse_with_the_base_as_parent(camera, frames):
     camera.set(invert_tf=True)
     camera.tf.clear()
     heard = len(camera.transforms)
@@ -233,7 +234,7 @@ def test_inverted_the_base_is_the_parent_and_the_pose_the_same(camera, frames):
     np.testing.assert_allclose(np.linalg.inv(matrix_of(last.transform)), T_ob, atol=1e-9)
 
 
-def test_without_publish_tf_there_is_odometry_alone(camera, frames):
+def test_without_publish_tf_only_odometry_is_published(camera, frames):
     camera.set(publish_tf=False)
     heard = len(camera.transforms)
     camera.show(frames[0])
@@ -244,7 +245,7 @@ def test_without_publish_tf_there_is_odometry_alone(camera, frames):
     assert first.header.stamp == shown.header.stamp
 
 
-def test_an_unconfigured_node_leaves_tf(camera):
+def test_an_unconfigured_node_does_not_publish_tf(camera):
     robot = camera.robot
 
     def trigger(number):

@@ -1,4 +1,4 @@
-"""Publish a bag over ROS: the bytes as they were recorded, at the pace they were recorded at."""
+"""Publish the messages of a bag at the recorded pace, without deserializing them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rosgraph_msgs.msg import Clock
 
 from lgc_ros.errors import ConfigError, LgcError, SourceError
-from lgc_ros.ros.bags.topics import has_header, message_class, offered_qos, raw_stamp_ns
+from lgc_ros.images.stamps import serialized_stamp_ns
+from lgc_ros.ros.bags.topics import has_header, message_class, offered_qos
 from lgc_ros.ros.session import Session
 from lgc_ros.sources.bag_reader import open_bag, topic_listing, topic_types
 from lgc_ros.sources.bag_types import IMAGE_TYPES
@@ -33,17 +34,17 @@ log = logging.getLogger(__name__)
 CLOCK_TOPIC = "/clock"
 STATIC_TOPICS = ("/tf_static",)
 DEPTH = 100
-# Subscribers that are known are connected within milliseconds, on a busy machine later.
+# Discovered subscribers connect within milliseconds, or later on a busy machine.
 CONNECTED_S = 3.0
-# What was published last must still reach its readers.
+# Maximum wait for subscribers to acknowledge the last messages.
 ACKNOWLEDGED_S = 10.0
-# So many images in a row without an answer are not a coincidence.
+# Consecutive images without an answer after which playback fails.
 MAX_UNANSWERED = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """A message that was just published, and how far the bag is, in its own seconds."""
+    """A message that was just published, and the position in the bag in seconds of bag time."""
 
     topic: str
     data: bytes
@@ -56,23 +57,23 @@ Progress = Callable[[Played], None]
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """How a bag is played.
+    """Options of `play`.
 
     Attributes:
-        rate: bag seconds per second.
-        loop: begin again at the end; stamps then go back.
-        clock_hz: how often /clock is published, in real time; None: not at all.
-        topics: those to play, by their names in the bag; empty: all.
-        remap: name in the bag to name published.
-        start_offset_s, duration_s: the part of the bag to play, in bag time.
-        reliable: publish everything reliably, whatever was recorded.
-        wait_for: topics that must have a subscriber before anything is played; they need not be
-            of the bag, so that a recorder of what comes out is there in time.
-        in_step_with: a topic that answers each image with a message of the same stamp; the next
-            image is held back until it has, so that a slow listener misses none. Where images
-            are waited for, only they are answered: others may be depth, or of another camera.
-        answer_s: how long an answer is waited for; MAX_UNANSWERED images in a row without one
-            end playing with an error.
+        rate: playback rate; 1 is real time.
+        loop: start over at the end; stamps then jump back.
+        clock_hz: rate of /clock in real time; None: do not publish it.
+        topics: topics to play, by their names in the bag; empty: all.
+        remap: published names, by the names in the bag.
+        start_offset_s, duration_s: part of the bag to play, in bag time.
+        reliable: publish everything with reliable QoS, whatever was recorded.
+        wait_for: topics that must have a subscriber before playback starts; they need not be in
+            the bag, so that a recorder of the results is ready in time.
+        in_step_with: topic that answers each image with a message of the same stamp; the next
+            image is held back until then, so that a slow subscriber misses none. If `wait_for`
+            names image topics, only those are answered: others may be depth or another camera.
+        answer_s: maximum wait for an answer; MAX_UNANSWERED consecutive images without one end
+            playback with an error.
     """
 
     rate: float = 1.0
@@ -94,16 +95,16 @@ def play(
     options: PlayOptions,
     progress: Progress = lambda played: None,
 ) -> Counter[str]:
-    """Play a bag to its end, or until the session is to stop.
+    """Play a bag to its end, or until the session is stopped.
 
     Args:
         progress: called after each message.
 
     Returns:
-        Number of messages published by topic.
+        Number of published messages by topic.
 
     Raises:
-        LgcError: the bag cannot be read, does not hold what is asked for, or is not answered.
+        LgcError: the bag cannot be read, lacks a requested topic, or is not answered.
     """
     with open_bag(bag) as reader:
         return _Player(session, reader, bag, options).run(progress)
@@ -151,12 +152,12 @@ class _Player:
             try:
                 kind = message_class(connections[0].msgtype)
             except ConfigError as error:
-                log.warning("%s is left out: %s", topic, error)
+                log.warning("skipping %s: %s", topic, error)
                 continue
             name, qos = self._names[topic], self._qos(topic, connections)
             publishers[name] = self._session.node.create_publisher(kind, name, qos)
         if not publishers:
-            raise ConfigError("nothing of this bag can be published, see above")
+            raise ConfigError("no topic of this bag can be published, see above")
         return publishers
 
     def _qos(self, topic: str, connections: list[Connection]) -> QoSProfile:
@@ -176,7 +177,7 @@ class _Player:
             self._session.wait_for(count, f"a subscriber of {name}")
 
     def _await_listener(self, asking: set[str]) -> None:
-        """Wait until DDS has connected whoever answers images, who would miss the first ones."""
+        """Wait until DDS has connected the subscriber of the images, so that it misses none."""
 
         def listens() -> bool:
             return any(self._publishers[name].get_subscription_count() for name in asking)
@@ -189,11 +190,11 @@ class _Player:
 
         if asking:
             self._session.wait_for(listens, f"a subscriber of {' or '.join(sorted(asking))}")
-            # Those of incompatible QoS never are.
+            # Subscribers with incompatible QoS never connect.
             self._session.spin_until(all_connected, time.monotonic() + CONNECTED_S)
 
     def _await_delivery(self) -> None:
-        """Reliable messages that were published last may still be under way."""
+        """Wait until the last reliable messages are acknowledged."""
         until_s = time.monotonic() + ACKNOWLEDGED_S
         for publisher in self._publishers.values():
             self._session.spin_until(
@@ -202,7 +203,7 @@ class _Player:
             )
 
     def _play_once(self, connections: list[Connection], progress: Progress) -> None:
-        """Play the span; bag time stands still while an answer is waited for."""
+        """Play the span once; bag time pauses while waiting for an answer."""
         begin_s = time.monotonic()
         total_s = (self._stop_ns - self._start_ns) * 1e-9
         asking = self._asking(connections)
@@ -212,7 +213,7 @@ class _Player:
             if self._answers and self._names[connection.topic] in asking:
                 asked_s = time.monotonic()
                 self._answers.await_last()
-                self._answers.expect(raw_stamp_ns(data))
+                self._answers.expect(serialized_stamp_ns(data))
                 begin_s += time.monotonic() - asked_s
             if self._session.stopping.is_set():
                 return
@@ -225,18 +226,18 @@ class _Player:
         self._keep_time(begin_s, begin_s + total_s / self._options.rate)
 
     def _asking(self, connections: list[Connection]) -> set[str]:
-        """Topics whose images are answered."""
+        """Published names of the topics whose images are answered."""
         images = {self._names[c.topic] for c in connections if c.msgtype in IMAGE_TYPES}
         return images.intersection(self._awaited) or images
 
     def _messages(self, connections: list[Connection]) -> Iterator[tuple[Connection, int, bytes]]:
         try:
             yield from self._reader.messages(connections, self._start_ns, self._stop_ns)
-        except Exception as error:  # each storage has errors of its own
+        except Exception as error:  # each storage raises its own errors
             raise SourceError(f"{self._bag} is damaged: {error}") from error
 
     def _keep_time(self, begin_s: float, due_s: float) -> None:
-        """Publish the clock until a message is due, which it never passes."""
+        """Publish /clock until a message is due, and never a later time."""
         while not self._session.stopping.is_set():
             now_s = time.monotonic()
             if self._clock and now_s >= self._tick_s:
@@ -250,7 +251,7 @@ class _Player:
 
 
 class _Answers:
-    """What a listener answers to the images."""
+    """Waits for the answers to the images."""
 
     def __init__(self, session: Session, topic: str, answer_s: float):
         self._session, self._topic, self._answer_s = session, topic, answer_s
@@ -260,7 +261,7 @@ class _Answers:
         self._diagnosis: _Diagnosis | None = None
 
     def await_publisher(self) -> None:
-        """Listen to the topic as soon as somebody publishes it."""
+        """Wait for a publisher of the topic, and subscribe to it."""
         node, topic = self._session.node, self._topic
         if not self._session.wait_for(
             lambda: node.count_publishers(topic), f"a publisher of {topic}"
@@ -268,7 +269,9 @@ class _Answers:
             return
         kind = node.get_publishers_info_by_topic(topic)[0].topic_type
         if not has_header(message_class(kind)):
-            raise ConfigError(f"{topic} ({kind}) has no stamp to keep in step with")
+            raise ConfigError(
+                f"{topic} ({kind}) has no header: --in-step-with needs a topic with stamps"
+            )
         self._diagnosis = _Diagnosis(self._session)
         subscription = node.create_subscription(
             message_class(kind), topic, self._on_answer, DEPTH, raw=True
@@ -276,19 +279,17 @@ class _Answers:
         self._session.spin_until(subscription.get_publisher_count)
 
     def _on_answer(self, data: bytes) -> None:
-        self._answered_ns = raw_stamp_ns(data)
+        self._answered_ns = serialized_stamp_ns(data)
 
     def expect(self, stamp_ns: int) -> None:
         self._expected_ns = stamp_ns
         self._asked += 1
 
     def await_last(self) -> None:
-        """Wait for the answer to the last image.
-
-        One that does not come may be the fault of the image.
+        """Wait for the answer to the last image; a single missing one is only logged.
 
         Raises:
-            LgcError: several images in a row, or all of them, had no answer.
+            LgcError: MAX_UNANSWERED consecutive images had no answer.
         """
         if self._expected_ns is None:
             return
@@ -309,7 +310,7 @@ class _Answers:
         log.warning("%s has not answered an image within %g s", self._topic, self._answer_s)
 
     def check(self) -> None:
-        """At the end of the bag: raises an error if nothing was answered at all."""
+        """At the end of the bag, raise an error if no image was answered."""
         if self._asked and not self._answered and not self._session.stopping.is_set():
             self._give_up()
 
@@ -319,29 +320,29 @@ class _Answers:
         raise LgcError(
             f"{self._topic} answered {self._answered} of {self._asked} images, and none of the "
             f"last {self._unanswered} within {self._answer_s:g} s; /diagnostics says: "
-            f"{self._diagnosis.reason(names) or 'nothing about it'}"
+            f"{self._diagnosis.reason(names) or 'nothing'}"
         )
 
 
 class _Diagnosis:
-    """What nodes say on /diagnostics while images are not answered."""
+    """Messages on /diagnostics while images are not answered."""
 
     def __init__(self, session: Session) -> None:
-        self._faults: dict[str, str] = {}  # number of images that could not be used, by reporter
+        self._faults: dict[str, str] = {}  # number of rejected images by status name
         self._first: dict[str, str] = {}
         self._last: dict[str, str] = {}
         session.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_report, DEPTH)
 
     def reason(self, nodes: Collection[str]) -> str:
-        """What a node said when it could not use an image for the first time, or else last.
+        """What one of the nodes reported first after rejecting an image, or else last.
 
-        Later reports may complain of a silence that is the player's, who waits for an answer.
+        Later reports may complain about missing images while the player waits for an answer.
         """
         said = self._last | self._first
         return next((said[name] for name in said if name.partition(":")[0] in nodes), "")
 
     def forget(self) -> None:
-        """An image was answered: what was wrong before does not matter any more."""
+        """Forget earlier reports, because an image was answered."""
         self._first.clear()
         self._last.clear()
 
@@ -355,29 +356,29 @@ class _Diagnosis:
 
 
 def _span(reader: AnyReader, bag: Path, options: PlayOptions) -> tuple[int, int]:
-    """First bag time, and the one behind the last, in nanoseconds."""
+    """Start (inclusive) and end (exclusive) of playback in nanoseconds of bag time."""
     if not reader.message_count:
-        raise SourceError(f"{bag} holds no message")
+        raise SourceError(f"{bag} is empty")
     start_ns = reader.start_time + round(options.start_offset_s * 1e9)
     stop_ns = reader.end_time
     if options.duration_s is not None:
         stop_ns = min(stop_ns, start_ns + round(options.duration_s * 1e9))
     if start_ns >= reader.end_time:
         raise ConfigError(
-            f"{bag} lasts {reader.duration * 1e-9:.1f} s: there is nothing after "
-            f"{options.start_offset_s:g} s"
+            f"the start offset of {options.start_offset_s:g} s is beyond the end of {bag}, which "
+            f"lasts {reader.duration * 1e-9:.1f} s"
         )
     return start_ns, stop_ns
 
 
 def _chosen(reader: AnyReader, bag: Path, options: PlayOptions) -> dict[str, list[Connection]]:
-    """Where the topics to play are recorded."""
+    """Connections of the topics to play, by topic."""
     types = topic_types(reader)
     unknown = [name for name in (*options.topics, *options.remap) if name not in types]
     if unknown:
-        raise SourceError(f"{bag} does not hold {', '.join(unknown)}, but {topic_listing(reader)}")
+        raise SourceError(f"{bag} has no {', '.join(unknown)}; it has {topic_listing(reader)}")
     chosen = options.topics or sorted(types)
-    # A recorded clock would contradict the one published here.
+    # A recorded clock would conflict with the one published here.
     return {
         topic: [c for c in reader.connections if c.topic == topic]
         for topic in chosen

@@ -1,4 +1,4 @@
-"""Write topics to a bag: the bytes as they arrive, on disk within a second of their arrival."""
+"""Record topics to a bag without deserializing them; data is on disk within a second."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rosbags.rosbag2.storage_mcap import McapWriter
 
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.ros.bags.topics import message_class, recorded_qos, requested_qos, typestore_of
-from lgc_ros.ros.session import PATIENCE_S, SILENT_S, Session
+from lgc_ros.ros.session import POLL_S, SILENT_S, Session
 from lgc_ros.sources.mcap_salvage import leftover, unfinished
 
 log = logging.getLogger(__name__)
 
 DEPTH = 100
-# A killed recorder may lose one second; half of it leaves room for a busy machine.
+# A killed recorder may lose one second; half of that leaves a margin for a busy machine.
 FLUSH_S = 0.5
 
 Progress = Callable[[Counter], None]
@@ -32,12 +32,12 @@ Progress = Callable[[Counter], None]
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """What is recorded, and when that ends by itself.
+    """Options of `record`.
 
     Attributes:
-        topics: names; empty: all that are or will be published.
-        duration_s: after this long; None: never.
-        idle_s: when nothing more arrived for this long after the first message; None: never.
+        topics: names; empty: all topics, also those published later.
+        duration_s: stop after this long; None: never.
+        idle_s: stop after this long without a message, once the first one arrived; None: never.
     """
 
     topics: tuple[str, ...] = ()
@@ -52,22 +52,22 @@ def record(
     progress: Progress = lambda counts: None,
     ready: Callable[[], None] = lambda: None,
 ) -> Counter[str]:
-    """Record until the session is to stop, or as the options say.
+    """Record until the session is stopped or the options end it.
 
     Args:
         out: a new .mcap file, or a new rosbag2 folder.
-        progress: called now and then with the number of messages by topic.
-        ready: called once, when every named topic has a publisher and the subscription to it is
-            matched; with no names, when that holds for all topics published so far.
+        progress: called periodically with the number of messages by topic.
+        ready: called once, when every named topic has a connected publisher; without names, when
+            all topics published so far are connected.
 
     Returns:
-        Number of messages by topic; 0 for those asked for that never came.
+        Number of messages by topic; 0 for requested topics without messages.
 
     Raises:
-        LgcError: a topic name is invalid, the file cannot be written, or no message came.
+        LgcError: a topic name is invalid, the file cannot be written, or no message arrived.
     """
     for topic in options.topics:
-        session.topic_name(topic)  # refused before there is a file
+        session.topic_name(topic)  # checked before a file is created
     with bag_writer(out) as writer:
         recorder = Recorder(session, writer, options)
         started_s, is_ready, reported = time.monotonic(), False, None
@@ -75,7 +75,7 @@ def record(
             if recorder.discover() and not is_ready:
                 is_ready = True
                 ready()
-            session.spin_for(PATIENCE_S)
+            session.spin_for(POLL_S)
             is_late = not is_ready and time.monotonic() - started_s > SILENT_S
             if is_late and recorder.awaited != reported:
                 reported = recorder.awaited
@@ -85,16 +85,16 @@ def record(
         if not recorder.counts.total():
             topics = f"on {', '.join(recorder.counts)}" if recorder.counts else "on any topic"
             raise SourceError(
-                f"nothing was recorded: no message came {topics}; check the names with "
+                f"nothing was recorded: no message arrived {topics}; check the names with "
                 "`ros2 topic list`, and ROS_DOMAIN_ID"
             )
     return recorder.counts
 
 
 class Recorder:
-    """Subscribes to topics when their publishers appear, and writes what they say.
+    """Subscribes to topics when their publishers appear, and writes their messages.
 
-    What was written is flushed to disk twice a second while the session spins.
+    The bag is flushed to disk twice a second while the session spins.
 
     Args:
         heard: called with the topic and the bytes of each message.
@@ -110,7 +110,7 @@ class Recorder:
         self._session, self._node = session, session.node
         self._writer, self._options, self._heard = writer, options, heard
         self._wanted = {self._node.resolve_topic_name(topic) for topic in options.topics}
-        # None where the message type is not installed.
+        # None if the message type is not installed.
         self._subscriptions: dict[str, Subscription | None] = {}
         self.counts = Counter(dict.fromkeys(sorted(self._wanted), 0))
         self._started_s = time.monotonic()
@@ -127,7 +127,7 @@ class Recorder:
 
     @property
     def awaited(self) -> list[str]:
-        """Topics that cannot arrive yet: not published, or the subscription is not matched."""
+        """Topics without a connected publisher."""
         topics = self._wanted or self._subscriptions.keys()
         return sorted(topic for topic in topics if not self._is_settled(topic))
 
@@ -138,7 +138,7 @@ class Recorder:
         return subscription is None or subscription.get_publisher_count() > 0
 
     def discover(self) -> bool:
-        """Subscribe to what has come to be published; whether no topic is awaited any more."""
+        """Subscribe to newly published topics; returns whether none is awaited any more."""
         for topic, kinds in self._node.get_topic_names_and_types():
             hidden = any(part.startswith("_") for part in topic.split("/"))
             wanted = topic in self._wanted or not (self._wanted or hidden)
@@ -148,7 +148,7 @@ class Recorder:
         return bool(self._subscriptions) and not self.awaited
 
     def drain(self) -> None:
-        """Write what has arrived already."""
+        """Write the messages that have already arrived."""
         before = None
         while before != self.counts.total():
             before = self.counts.total()
@@ -158,7 +158,7 @@ class Recorder:
         try:
             message = message_class(kind)
         except ConfigError as error:
-            log.warning("%s is left out: %s", topic, error)
+            log.warning("skipping %s: %s", topic, error)
             return None
         profiles = [p.qos_profile for p in self._node.get_publishers_info_by_topic(topic)]
         connection = self._writer.add_connection(
@@ -180,17 +180,17 @@ class Recorder:
 
 
 class _FlushedMcap(McapWriter):
-    """rosbags' MCAP storage, which alone keeps up to a megabyte of messages in memory."""
+    """MCAP storage of rosbags, which otherwise buffers up to a megabyte, with a flush."""
 
     def flush(self) -> None:
-        """End the chunk of messages under way and pass it to the operating system."""
+        """Close the current chunk and pass it to the operating system."""
         if self.chunk.msgs:
             self.close_chunk()
         self.bio.flush()
 
 
 class BagWriter(Writer):
-    """Writes a rosbag2 (MCAP) whose messages so far are on disk after `flush`."""
+    """Writes a rosbag2 (MCAP); `flush` puts all messages so far on disk."""
 
     STORAGE_PLUGINS = {StoragePlugin.MCAP: _FlushedMcap}  # noqa: RUF012
 
@@ -204,17 +204,17 @@ class BagWriter(Writer):
 
 @contextmanager
 def bag_writer(out: Path) -> Iterator[BagWriter]:
-    """A writer whose bag gets its index whatever happens, and is removed if it has no message.
+    """A writer whose bag is always closed with an index, and removed if it is empty.
 
-    A single file is recorded in a folder `OUT.mcap.part` and gets its name once it is complete;
-    what a killed process leaves there can still be read.
+    A single file is recorded in a folder `OUT.mcap.part` and renamed once it is complete; what a
+    killed process leaves there is still readable.
     """
     single = out.suffix == ".mcap"
     folder = unfinished(out) if single else out
     if out.exists():
-        raise SourceError(f"{out} already exists: name another file, or remove it")
+        raise SourceError(f"{out} already exists: choose another name, or remove it")
     if folder.exists():
-        raise SourceError(f"{leftover(folder)}; name another file to record to, or remove it")
+        raise SourceError(f"{leftover(folder)}; choose another name, or remove it")
     writer = BagWriter(folder)
     try:
         writer.open()

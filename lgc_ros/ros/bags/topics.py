@@ -1,10 +1,9 @@
-"""Topics of any type as they are recorded: message classes, definitions, QoS and raw stamps."""
+"""Message classes, definitions and QoS of topics of any type."""
 
 from __future__ import annotations
 
 import importlib
 import re
-import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,15 +24,15 @@ from lgc_ros.errors import ConfigError
 # Types whose names differ between generated Python classes and .msg files.
 _MSG_NAMES = {"boolean": "bool", "float": "float32", "double": "float64", "octet": "byte"}
 _HEADER = "std_msgs/Header"
-# What rmw means by "no limit".
+# "No limit" in rmw.
 _FOREVER = QosTime(2**31 - 1, 2**32 - 1)
 
 
 def message_class(kind: str) -> Any:
-    """The class of a type such as `sensor_msgs/msg/Image`.
+    """The class of a message type such as `sensor_msgs/msg/Image`.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: the type is not installed.
     """
     package, _, name = kind.partition("/msg/")
     try:
@@ -41,7 +40,7 @@ def message_class(kind: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"the message type {kind} is not installed: apt install "
-            f"ros-$ROS_DISTRO-{package.replace('_', '-')}, or source the workspace that has it"
+            f"ros-$ROS_DISTRO-{package.replace('_', '-')}, or source the workspace with it"
         ) from error
 
 
@@ -50,15 +49,8 @@ def has_header(message: Any) -> bool:
     return next(iter(message.get_fields_and_field_types().values()), "") == _HEADER
 
 
-def raw_stamp_ns(data: bytes) -> int:
-    """The stamp of a serialized message that begins with a header."""
-    # CDR: four bytes of which the second tells the byte order, then the fields.
-    sec, nanosec = struct.unpack_from("<iI" if data[1] & 1 else ">iI", data, 4)
-    return sec * 10**9 + nanosec
-
-
 def typestore_of(message: Any) -> Typestore:
-    """The definitions of a message class and all that it contains, as bags keep them."""
+    """The definitions of a message class and its nested types, as stored in bags."""
     store = get_typestore(Stores.EMPTY)
     pending = [_kind(message)]
     while pending:
@@ -78,7 +70,7 @@ def _kind(message: Any) -> str:
 
 
 def _msg_type(declared: str) -> str:
-    """`sequence<double, 3>` as it stands in a .msg file: `float64[<=3]`."""
+    """Type in .msg syntax: `sequence<double, 3>` is `float64[<=3]`."""
     if match := re.fullmatch(r"sequence<(.+?)(?:, (\d+))?>", declared):
         return _msg_type(match[1]) + (f"[<={match[2]}]" if match[2] else "[]")
     if match := re.fullmatch(r"(.+)\[(\d+)\]", declared):
@@ -89,29 +81,29 @@ def _msg_type(declared: str) -> str:
 
 
 def offered_qos(profiles: Sequence[Qos], depth: int) -> QoSProfile:
-    """One profile for a topic that several publishers may have offered: the strongest."""
+    """The strongest of the profiles that the publishers of a topic offered."""
     reliable = not profiles or any(p.reliability != QosReliability.BEST_EFFORT for p in profiles)
-    lasting = any(p.durability == QosDurability.TRANSIENT_LOCAL for p in profiles)
-    return _profile(reliable, lasting, depth)
+    latched = any(p.durability == QosDurability.TRANSIENT_LOCAL for p in profiles)
+    return _profile(reliable, latched, depth)
 
 
 def requested_qos(profiles: Sequence[QoSProfile], depth: int) -> QoSProfile:
-    """The most that all of these publishers can give."""
+    """The strongest profile that is compatible with all publishers."""
     reliable = all(p.reliability == ReliabilityPolicy.RELIABLE for p in profiles)
-    lasting = all(p.durability == DurabilityPolicy.TRANSIENT_LOCAL for p in profiles)
-    return _profile(reliable, lasting, depth)
+    latched = all(p.durability == DurabilityPolicy.TRANSIENT_LOCAL for p in profiles)
+    return _profile(reliable, latched, depth)
 
 
-def _profile(reliable: bool, lasting: bool, depth: int) -> QoSProfile:
+def _profile(reliable: bool, latched: bool, depth: int) -> QoSProfile:
     return QoSProfile(
         depth=depth,
         reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
-        durability=DurabilityPolicy.TRANSIENT_LOCAL if lasting else DurabilityPolicy.VOLATILE,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
     )
 
 
 def recorded_qos(profile: QoSProfile) -> Qos:
-    """The profile of a publisher as bags keep it."""
+    """The profile of a publisher, as stored in bags."""
     histories = {
         HistoryPolicy.KEEP_LAST: QosHistory.KEEP_LAST,
         HistoryPolicy.KEEP_ALL: QosHistory.KEEP_ALL,

@@ -17,8 +17,8 @@ from ros.campaign.summary import Row
 from ros.processes import FRAME, OPTIONS, Robot, end, environment
 
 from lgc_ros.images.frame import Frame
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.ros.live import free_domain
-from lgc_ros.ros.messages import stamp_ns
 from lgc_ros.sources.bag_writer import write_bag
 
 NODE = "/lgc_odometry"
@@ -133,6 +133,6 @@ def ended_by(process: subprocess.Popen, *signals: int) -> bool:
     for number in signals or (signal.SIGINT,):
         process.send_signal(number)
     code, log = process.wait(END_S), process.log.read_text()
-    hung = code == 1 and " in leave" in log
+    hung = code == 1 and " in shut_down" in log
     assert code == 0 or hung, f"exit code {code}:\n{log[-3000:]}"
     return hung

@@ -76,7 +76,7 @@ class Processes:
         self._watching.spin_until(lambda: part_size(self.out) > before + CHUNK, "a chunk")
 
 
-def test_whoever_is_killed_the_others_go_on(views, tmp_path):
+def test_killing_one_process_leaves_the_others_running(views, tmp_path):
     rounds = scaled(ROUNDS)
     with SUMMARY.phase("kill -9") as row, bench(tmp_path, row) as watching:
         robot = Processes(watching, views, tmp_path)

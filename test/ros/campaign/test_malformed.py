@@ -109,7 +109,7 @@ def test_malformed_messages_are_survived(kind, views, tmp_path):
 HUGE = [(8000, 8000), (30_000, 30_000), (65_535, 16_000), (65_535, 65_535)]
 
 
-def test_a_damaged_size_of_a_compressed_image_costs_no_memory(views, tmp_path):
+def test_a_damaged_size_of_a_compressed_image_allocates_no_memory(views, tmp_path):
     """A few bytes that claim to be a billion pixels: OpenCV would allocate and fill them."""
     _, of_camera, parameters = KINDS["compressed image"]
     with SUMMARY.phase("compressed, huge size") as row, bench(tmp_path, row) as watching:

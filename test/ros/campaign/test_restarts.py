@@ -25,7 +25,7 @@ SIGNALS = {
 HANGS_PER_CENT = 5
 
 
-def test_every_start_is_followed_by_a_clean_end(views, tmp_path):
+def test_every_start_is_followed_by_a_clean_shutdown(views, tmp_path):
     """The node is ended right after its start, or while it works on an image, in turns."""
     ends = itertools.cycle(itertools.product((False, True), SIGNALS.values()))
     cycles = scaled(CYCLES, at_least=6)

@@ -11,7 +11,7 @@ from ros.campaign.summary import SUMMARY, scaled
 from ros.processes import lgc_command, stamp
 from rosgraph_msgs.msg import Clock
 
-from lgc_ros.ros.messages import stamp_ns
+from lgc_ros.images.stamps import stamp_ns
 
 pytestmark = pytest.mark.campaign
 

@@ -1,4 +1,4 @@
-"""From messages to the state of odometry: calibration, stamps, and when to begin anew."""
+"""Visual odometry fed with ROS messages: calibration, stamp checks and re-initialization."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from lgc_ros.features.base import Extractor, Features
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.encoding import image_from_message
 from lgc_ros.images.frame import Frame
+from lgc_ros.images.stamps import stamp_ns
+from lgc_ros.odometry.map import Keyframe
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
-from lgc_ros.ros.messages import stamp_ns
 from lgc_ros.ros.synchronizer import JUMP_BACK_NS
 
-# Calibrations that differ by less than this, in pixels, are the same: drivers compute them anew
-# for each image. Keypoints are ten times less precise, and more.
+# Calibrations that differ by less than this, in pixels, are the same: some drivers recompute them
+# for each image. Keypoints are at least ten times less precise.
 SAME_CAMERA_PX = 0.01
 
 
 class PendingImage:
-    """An image and its keypoints, found when they are first asked for: they need no other frame.
+    """An image message, decoded and searched for keypoints on first use.
+
+    Both are independent of earlier frames, so another thread can do it ahead of tracking.
 
     Args:
         message: the image.
-        extract: finds its keypoints.
+        extract: keypoint extractor.
 
     Attributes:
-        ms: how long that took.
+        ms: duration of the extraction in milliseconds.
     """
 
     def __init__(self, message: Image | CompressedImage, extract: Extractor) -> None:
@@ -58,21 +61,21 @@ class PendingImage:
 
 
 @dataclass(frozen=True, eq=False)
-class Tracked:
-    """A frame, the state after it, and the state before (None at the beginning)."""
+class TrackedFrame:
+    """A frame with the odometry state after it and before it (None for the first frame)."""
 
     frame: Frame
     state: OdometryState
     last: OdometryState | None
 
 
-class Tracker:
-    """Odometry fed with messages.
+class MessageOdometry:
+    """Visual odometry whose input is ROS messages.
 
     Args:
         options: settings of odometry.
-        rectified: whether images are rectified, so that P of camera_info holds.
-        on_reset: told the reason when odometry begins anew; what builds on earlier poses ends.
+        rectified: whether images are rectified: P of camera_info applies instead of K and D.
+        on_reset: called with the reason when odometry is re-initialized.
     """
 
     def __init__(
@@ -87,19 +90,24 @@ class Tracker:
         self._frames = 0
 
     def reset(self, reason: str) -> None:
-        """Forget the way so far: the next frame is the origin."""
+        """Re-initialize: the next frame is the origin."""
         self.odometry.reset()
         self._last = None
         self._on_reset(reason)
 
     @property
-    def has_begun(self) -> bool:
-        """Whether a frame was good enough to begin with; there is no pose before."""
-        return bool(self.odometry.map.keyframes)
+    def has_pose(self) -> bool:
+        """Whether the first keyframe exists; there is no pose before it."""
+        return bool(self.keyframes)
+
+    @property
+    def keyframes(self) -> list[Keyframe]:
+        """Keyframes of the map."""
+        return self.odometry.map.keyframes
 
     @property
     def setup(self) -> dict[str, str]:
-        """What does the work, and how well the scale is known."""
+        """Method, model, engine, device and scale, for diagnostics."""
         options, filter_ = self.odometry.options, self.odometry.filter
         setup = {"method": options.method, "features": options.features, "device": "cpu"}
         if filter_ is not None:
@@ -113,31 +121,31 @@ class Tracker:
         return setup | {"scale": options.scale.source, "scale_known": known}
 
     def prepare(self, message: Image | CompressedImage) -> PendingImage:
-        """An image to be read and tracked; its keypoints can be found in another thread before."""
+        """Wrap an image, so that its keypoints can be extracted ahead of `track`."""
         return PendingImage(message, self.odometry.extract)
 
     def read(self, prepared: PendingImage, camera_info: CameraInfo) -> Frame:
-        """The image and its camera, which may be a reason to begin anew.
+        """Decode an image and its calibration; a changed calibration resets odometry.
 
         Raises:
-            LgcError: the image or its calibration cannot be used.
+            LgcError: the image, its stamp or its calibration is invalid.
         """
         image = prepared.image
         camera = self._calibrated(camera_info)
         return Frame(self._frames, self._checked_stamp(prepared.message), image, camera)
 
-    def track(self, frame: Frame, T_oc: np.ndarray | None, prepared: PendingImage) -> Tracked:
-        """The state after this frame; `T_oc` is the camera's pose in the wheel odometry."""
-        if prepared.extract is not self.odometry.extract:  # settings have changed meanwhile
+    def track(self, frame: Frame, T_oc: np.ndarray | None, prepared: PendingImage) -> TrackedFrame:
+        """Process a frame; `T_oc` is the camera's pose in the wheel odometry frame."""
+        if prepared.extract is not self.odometry.extract:  # the settings have changed since
             prepared = self.prepare(prepared.message)
         state, last = self.odometry.process(frame, T_oc, prepared.features), self._last
         state = replace(state, ms=state.ms | {"features": prepared.ms})
         self._last = state
         self._frames += 1
-        return Tracked(frame, state, last)
+        return TrackedFrame(frame, state, last)
 
     def _calibrated(self, camera_info: CameraInfo) -> Camera:
-        """The camera in use, or a new one if camera_info has changed since that was read."""
+        """The current camera, or a new one if camera_info has changed."""
         calibration = _calibration(camera_info)
         if calibration == self._calibration:
             return self._camera
@@ -152,20 +160,20 @@ class Tracker:
     def _checked_stamp(self, message: Image | CompressedImage) -> int:
         now_ns = stamp_ns(message.header.stamp)
         if now_ns <= 0:
-            raise ImageError("the images have no stamp: let the camera driver set header.stamp")
+            raise ImageError("the images have no stamp: set header.stamp in the camera driver")
         if self._last is not None and now_ns <= self._last.stamp_ns:
             back_ns = self._last.stamp_ns - now_ns
             if back_ns <= JUMP_BACK_NS:
                 raise ImageError(
-                    "an image is not newer than the one before, and is ignored: check that one "
-                    "camera alone publishes the topic"
+                    "image ignored because it is not newer than the previous one: check that "
+                    "only one camera publishes the topic"
                 )
             self.reset(f"stamps jumped back by {back_ns * 1e-9:.3f} s")
         return now_ns
 
 
 def _same_camera(a: Camera, b: Camera) -> bool:
-    """Whether both see all points in the same pixels, but for SAME_CAMERA_PX."""
+    """Whether both project all points to the same pixels within SAME_CAMERA_PX."""
     if (a.size, a.model) != (b.size, b.model):
         return False
     axes = [np.linspace(0, length - 1, 5) for length in b.size]
@@ -175,7 +183,7 @@ def _same_camera(a: Camera, b: Camera) -> bool:
 
 
 def _calibration(info: CameraInfo) -> tuple[Any, ...]:
-    """All of the message that makes the camera, to tell whether it changed."""
+    """All fields of the message that define the camera, for comparison."""
     roi = info.roi
     return (
         (info.width, info.height, info.binning_x, info.binning_y, info.distortion_model),
