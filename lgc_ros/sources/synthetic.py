@@ -11,7 +11,7 @@ from lgc_ros.errors import ConfigError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
 from lgc_ros.synthetic import World
-from lgc_ros.synthetic.motion import TRAJECTORIES, CameraMotion
+from lgc_ros.synthetic.motion import TRAJECTORIES, HandheldMotion
 
 START_NS = 1_700_000_000_000_000_000
 SHUTTER_SAMPLES = 5  # images averaged for motion blur; odd, so that the middle one is at the stamp
@@ -70,7 +70,7 @@ class SyntheticSource:
         self._exposure = exposure
         self._stamps_ns = [START_NS + round(k * 1e9 / rate_hz) for k in range(frames)]
         self._shutter_s = blur / rate_hz
-        self._motion = CameraMotion(self.world.scene, seed, (frames - 1) / rate_hz, speed_mps)
+        self._motion = HandheldMotion(self.world.scene, seed, (frames - 1) / rate_hz, speed_mps)
         self._pose = TRAJECTORIES[trajectory]
         self._falloff = _falloff(self.camera, vignetting) if vignetting else None
 

@@ -11,7 +11,7 @@ from lgc_ros.synthetic.scene import Scene
 EYE_HEIGHT_M = 1.5
 
 
-class CameraMotion:
+class HandheldMotion:
     """The aisle of a scene and random sways of a hand-held camera, shared by all trajectories."""
 
     def __init__(self, scene: Scene, seed: int, duration_s: float, speed_mps: float):
@@ -42,12 +42,12 @@ class CameraMotion:
         return self._aisle * (c, s), np.arctan2(tangent[1], tangent[0])
 
 
-def walk(motion: CameraMotion, time_s: float) -> np.ndarray:
+def walk(motion: HandheldMotion, time_s: float) -> np.ndarray:
     """A hand-held walk along the aisle at `speed_mps`, looking around."""
     return _stroll(motion, time_s, motion.speed_mps, lambda period_s: period_s)
 
 
-def loop(motion: CameraMotion, time_s: float) -> np.ndarray:
+def loop(motion: HandheldMotion, time_s: float) -> np.ndarray:
     """Once around the aisle; the last pose equals the first."""
 
     def fitting(period_s: float) -> float:
@@ -56,7 +56,7 @@ def loop(motion: CameraMotion, time_s: float) -> np.ndarray:
     return _stroll(motion, time_s, motion.length_m / motion.duration_s, fitting)
 
 
-def rotation(motion: CameraMotion, time_s: float) -> np.ndarray:
+def rotation(motion: HandheldMotion, time_s: float) -> np.ndarray:
     """Pure rotation at 25 degrees per second about a fixed camera centre."""
     (x, y), heading = motion.along(0.0)
     yaw = heading + motion.direction * np.radians(25) * time_s
@@ -64,12 +64,12 @@ def rotation(motion: CameraMotion, time_s: float) -> np.ndarray:
     return _pose((x, y, EYE_HEIGHT_M), yaw, pitch, 0.04 * motion.sway(time_s, 3.1, 1))
 
 
-def standstill(motion: CameraMotion, time_s: float) -> np.ndarray:
+def standstill(motion: HandheldMotion, time_s: float) -> np.ndarray:
     """A camera at rest."""
     return rotation(motion, 0.0)
 
 
-def _stroll(motion: CameraMotion, t: float, speed_mps: float, period: Callable) -> np.ndarray:
+def _stroll(motion: HandheldMotion, t: float, speed_mps: float, period: Callable) -> np.ndarray:
     """A hand-held camera: steps bob it, and it looks around, mostly into the room."""
     (x, y), heading = motion.along(speed_mps * t)
     aside = 0.14 * motion.sway(t, period(7.3), 0) + 0.012 * motion.sway(t, period(1.1), 1)
@@ -95,7 +95,7 @@ def _pose(position, yaw: float, pitch: float, roll: float) -> np.ndarray:
     return T_wc
 
 
-TRAJECTORIES: dict[str, Callable[[CameraMotion, float], np.ndarray]] = {
+TRAJECTORIES: dict[str, Callable[[HandheldMotion, float], np.ndarray]] = {
     "walk": walk,
     "loop": loop,
     "rotation": rotation,

@@ -5,7 +5,7 @@ import pytest
 
 from lgc_ros.sources.synthetic import SyntheticSource
 from lgc_ros.synthetic import World, build_scene
-from lgc_ros.synthetic.motion import TRAJECTORIES, CameraMotion
+from lgc_ros.synthetic.motion import TRAJECTORIES, HandheldMotion
 
 
 def test_the_seed_determines_the_world(world, small_camera):
@@ -23,7 +23,7 @@ def test_the_seed_determines_the_world(world, small_camera):
 @pytest.mark.parametrize("seed", range(5))
 def test_the_camera_stays_in_free_space(kind, seed):
     scene = build_scene(seed, kind, detail=0.05)
-    motion = CameraMotion(scene, seed, duration_s=60, speed_mps=0.8)
+    motion = HandheldMotion(scene, seed, duration_s=60, speed_mps=0.8)
     for pose in TRAJECTORIES.values():
         centres = np.stack([pose(motion, t)[:3, 3] for t in np.linspace(0, 60, 200)])
         assert scene.clearance(centres).min() > 0.2
