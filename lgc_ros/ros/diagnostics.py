@@ -20,6 +20,8 @@ from lgc_ros.ros.node_parameters import NodeParameters
 from lgc_ros.ros.scale_input import DepthImages, ScaleInput
 from lgc_ros.ros.topic_watch import SILENT_S, TopicWatch, smallest_difference_ns
 
+# Numbers, but not digits of names such as mono16 or /cam1.
+NUMBERS = re.compile(r"(?<!\d)(?<![A-Za-z_/][A-Za-z_])\d+")
 # A message is logged again if its cause was absent for this long.
 FORGET_S = 10.0
 LEVELS = {
@@ -58,7 +60,7 @@ class Log:
             self._logger.error(f"{message}\n{details}".rstrip())
 
     def _is_new(self, message: str) -> bool:
-        what, now_s = re.sub(r"\d+", "#", message), time.monotonic()
+        what, now_s = NUMBERS.sub("#", message), time.monotonic()
         recently = now_s - self._happened_s.get(what, float("-inf")) < FORGET_S
         if len(self._happened_s) > 100:
             self._happened_s.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import struct
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lgc_ros.images.encoding import depth_from_message
+from lgc_ros.images.stamps import serialized_stamp_ns
 from lgc_ros.sources.bag_reader import Message
 
 if TYPE_CHECKING:
@@ -66,7 +66,4 @@ def read_depth(reader: AnyReader, message: Message, image_name: str) -> np.ndarr
 def _serialized_stamp_ns(message: Message) -> int:
     """Header stamp of a serialized (CDR) message, or its recording time if it has no stamp."""
     _, recorded_ns, data = message
-    if len(data) < 12:
-        return recorded_ns
-    seconds, nanoseconds = struct.unpack_from("<iI" if data[1] == 1 else ">iI", data, 4)
-    return seconds * 10**9 + nanoseconds or recorded_ns
+    return serialized_stamp_ns(data) or recorded_ns

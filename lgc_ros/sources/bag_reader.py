@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.errors import ConfigError, SourceError
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.sources.bag_checks import MAX_STAMP_NS, check_connections, check_metadata
 from lgc_ros.sources.mcap_salvage import SalvagedMcap, check_exists, is_cut_off
 
