@@ -30,6 +30,7 @@ def states(frames, threads):
     return [odometry.process(frame, None, features) for frame, features in ahead]
 
 
+@pytest.mark.slow
 def test_states_are_those_of_one_frame_after_the_other(frames):
     odometry = VisualOdometry(OPTIONS)
     expected = [odometry.process(frame) for frame in frames]

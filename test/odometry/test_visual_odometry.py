@@ -143,6 +143,7 @@ def test_a_loop_ends_where_it_began(source):
     assert rotation_errors_deg(states, frames)[-1] < 3.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["poselib+ratio", "cn"])
 def test_a_map_that_views_refute_is_made_anew(walk, method):
     """As after a wrong start: landmarks in places that are not theirs."""
@@ -230,6 +231,7 @@ def test_landmarks_that_explain_what_the_filter_kept_make_a_two_view_pose_needle
         assert state.relative.inliers.sum() > 0.8 * state.relative.kept.sum()
 
 
+@pytest.mark.slow
 def test_a_turn_makes_keyframes_before_the_view_is_gone(walk):
     def turns_between_keyframes_deg(limit_deg):
         states = process(walk, replace(OPTIONS, keyframe_turn_deg=limit_deg))
@@ -643,6 +645,7 @@ def test_depth_that_starts_late_gives_metres_from_the_first_step(walk, missing):
     assert in_metres_from_the_first_step(states, walk)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measured", ["odom", "depth"])
 def test_without_a_measurement_the_position_is_held_for_a_while_then_in_units(walk, measured):
     frames = [replace(frame, depth=None) for frame in walk]
