@@ -376,7 +376,7 @@ sys.exit(odometry_node.main())
 
 
 def test_a_view_that_cannot_be_drawn_does_not_affect_odometry(tmp_path, frames):
-    settings = OPTIONS | {"base_frame": FRAME}
+    settings = OPTIONS | OVERRIDES | {"base_frame": FRAME}
     words = [word for name, value in settings.items() for word in ("-p", f"{name}:={value}")]
     command = [sys.executable, "-c", UNDRAWABLE, "--ros-args", *words]
     with running_process(tmp_path, command) as robot:
