@@ -86,7 +86,7 @@ def test_a_profile_of_the_user_is_left_alone(bag, tmp_path, monkeypatch):
         monkeypatch.setenv(name, str(mine))
     with running_process(tmp_path, commands(bag, tmp_path)["record"]) as robot:
         assert 4 * 2**20 <= shared_memory_bytes(robot) < 8 * 2**20
-        robot.end()
+        assert robot.end() == 1, "recording nothing is an error"
         assert "Fast DDS" not in robot.log
 
 

@@ -519,8 +519,9 @@ def test_invalid_frames_are_reported_once_and_the_next_valid_one_is_used(
     assert status.level == DiagnosticStatus.ERROR
     camera.delay_ns += SECOND_NS
     assert camera.show(frames[2]).header.frame_id == "odom"
-    # Once, or not at all if an earlier fault differed only in its numbers.
-    assert robot.log.count(message) <= 1
+    # The line about a wrong step differs from that about empty data only in its numbers.
+    fewest = 0 if fault == "wrong step" else 1
+    assert fewest <= robot.log.count(message) <= 1
 
 
 def test_images_of_another_size_than_their_calibration_are_reported_once(robot, camera, frames):
