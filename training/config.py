@@ -55,6 +55,9 @@ class TrainConfig:
         steps: number of batches.
         learning_rate, warmup, decay: Adam's rate; steps of linear warm-up; ``constant`` or
             ``cosine``.
+        cooldown: the cosine decay takes the last so many steps and the rate is constant before; 0
+            for a decay over all steps. A run whose duration is not known beforehand is stopped and
+            resumed with the final ``steps``.
         precision: of activations and matrix products, ``float32`` or ``bfloat16``, which is two to
             three times as fast on processors that multiply it. Weights stay float32.
         average: decay of the moving average of the weights that is validated; 0 for none.
@@ -94,6 +97,7 @@ class TrainConfig:
     learning_rate: float = 1e-4
     warmup: int = 0
     decay: str = "constant"
+    cooldown: int = 0
     precision: str = "float32"
     average: float = 0.0
     clip: float = 1e3

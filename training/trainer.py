@@ -453,13 +453,19 @@ def batch_losses(
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
-    """Adam's learning rate at a step: linear warm-up, then constant or half a cosine."""
+    """Adam's learning rate at a step: linear warm-up, then constant or half a cosine.
+
+    With a cooldown the rate stays constant until the last ``cooldown`` steps.
+    """
     rate = config.learning_rate
     if step < config.warmup:
         return rate * (step + 1) / config.warmup
     if config.decay == "constant":
         return rate
-    progress = (step - config.warmup) / max(config.steps - config.warmup, 1)
+    start = config.warmup
+    if config.cooldown:
+        start = max(start, config.steps - config.cooldown)
+    progress = max(step - start, 0) / max(config.steps - start, 1)
     return rate * 0.5 * (1 + math.cos(math.pi * progress))
 
 

@@ -88,8 +88,8 @@ def pairs(
 ) -> None:
     """Score two-view methods on image pairs with known poses.
 
-    Reports mAP and AUC of the pose error at 5, 10 and 20 degrees, precision and
-    recall of the matches, and time per stage. Default methods: cn, cn-8pt,
+    Reports mAP and AUC of the pose error at 5, 10 and 20 degrees with bootstrap
+    intervals, precision and recall of the matches, and time per stage. Default methods: cn, cn-8pt,
     cn-8pt-plain, and all baselines with and without +ratio.
     """
     from lgc_ros.estimation.methods import DEFAULT_METHODS
@@ -119,7 +119,9 @@ def pairs(
         "keypoints": keypoints,
         "methods": {name: summarize(rows) for name, rows in scores.items()},
     }
-    stdout.print(tables.pair_accuracy(results), tables.pair_times(results))
+    stdout.print(
+        tables.pair_accuracy(results), tables.pair_intervals(results), tables.pair_times(results)
+    )
     if json_file:
         write_json(json_file, results)
     if out:

@@ -170,6 +170,10 @@ def test_the_learning_rate_warms_up_and_decays():
     assert learning_rate(config, 60) == pytest.approx(0.5)
     assert learning_rate(config, 109) < 0.01
     assert learning_rate(tiny(learning_rate=1e-4), 400_000) == 1e-4
+    config = replace(config, cooldown=20)
+    assert learning_rate(config, 89) == learning_rate(config, 90) == pytest.approx(1.0)
+    assert learning_rate(config, 100) == pytest.approx(0.5)
+    assert learning_rate(config, 109) < 0.01
 
 
 TWO_PROCESSES = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")

@@ -34,6 +34,9 @@ THIN_HALVINGS = 3.0
 MIN_RIGHT = 40
 """Neither cropping nor thinning leaves fewer right matches than this."""
 
+HARD_SHARES = (0.02, 0.30)
+"""Shares of true matches that make a pair hard: below the first there is little to learn from."""
+
 KEPT_BYTES = 1 << 30
 """Pairs of a dump that are kept in memory, by each process that reads from it."""
 
@@ -55,6 +58,8 @@ class SourceConfig:
         crop: share of the pairs of which only a random window of each image is used, as a longer
             lens would see it.
         thin: share of the pairs that lose a random part of their right matches.
+        hard: how often a pair with 2 to 30 % true matches is drawn, relative to the others of its
+            scene; for ``dump``.
     """
 
     kind: str
@@ -63,6 +68,7 @@ class SourceConfig:
     turn: bool = False
     crop: float = 0.0
     thin: float = 0.0
+    hard: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +135,8 @@ def open_source(
     if config.kind == "dump":
         if config.path is None:
             raise ConfigError("a source of kind 'dump' needs a path")
-        return _Varied(config, _DumpPairs(Path(config.path), side), label_threshold)
+        pairs = _DumpPairs(Path(config.path), side, config.hard, label_threshold)
+        return _Varied(config, pairs, label_threshold)
     raise ConfigError(
         f"unknown source kind {config.kind!r}: use simulation, or dump for prepared pairs "
         "(photographs and rendered ones alike)"
@@ -154,9 +161,15 @@ class _Varied:
 
 
 class _DumpPairs:
-    def __init__(self, path: Path, side: tuple[str, ...]) -> None:
+    def __init__(
+        self, path: Path, side: tuple[str, ...], hard: float, label_threshold: float
+    ) -> None:
         self.dump = open_dump(path, side)
-        self.cumulative = np.cumsum(scene_balance(path, len(self.dump)))
+        weights = scene_balance(path, len(self.dump))
+        if hard != 1.0:
+            weights = weights * hard_pair_weights(self.dump, hard, label_threshold)
+            self.dump.close()
+        self.cumulative = np.cumsum(weights)
         self.kept: dict[int, LabelledPair] = {}
         self.kept_bytes = 0
 
@@ -206,6 +219,13 @@ def scene_balance(path: Path, pairs: int) -> np.ndarray:
         raise DatasetError(f"{manifest} does not belong to {path.name}: prepare the dump again")
     _, scene, size = np.unique(scenes, return_inverse=True, return_counts=True)
     return 1 / np.sqrt(size[scene])
+
+
+def hard_pair_weights(dump: Dump, weight: float, label_threshold: float) -> np.ndarray:
+    """``weight`` for each pair of a dump with 2 to 30 % true matches, 1 for all others."""
+    share = np.array([(ys < label_threshold).mean() for ys in dump.distances()])
+    hard = (share >= HARD_SHARES[0]) & (share <= HARD_SHARES[1])
+    return np.where(hard, weight, 1.0)
 
 
 def choose_matches(rng: np.random.Generator, pair: LabelledPair, count: int) -> LabelledPair:

@@ -6,7 +6,7 @@ Groups `xs ys Rs ts ratios mutuals cx1s cy1s cx2s cy2s f1s f2s`, each with float
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -81,6 +81,13 @@ class Dump:
             if name in file
         }
         return _from_oanet(raw)
+
+    def distances(self) -> Iterator[np.ndarray]:
+        """The `ys` of each pair in order, without reading anything else."""
+        ys = self._open()["ys"]
+        for index in range(self._count):
+            distance = np.asarray(ys[str(index)], dtype=np.float32)
+            yield distance.reshape(len(distance), -1)[:, 0]
 
     def __getstate__(self) -> dict:
         return {**self.__dict__, "_file": None}
