@@ -136,7 +136,8 @@ def report(
     out: Path = typer.Option(Path("results/report"), help="Folder for report.md and figures."),
 ) -> None:
     """The paper's tables and figures from evaluation results."""
-    from training.report import read_results, write_report
+    from training.report import write_report
+    from training.results import read_results
 
     typer.echo(write_report(read_results(results), out))
 

@@ -89,8 +89,8 @@ def pairs(
     """Score two-view methods on image pairs with known poses.
 
     Reports mAP and AUC of the pose error at 5, 10 and 20 degrees with bootstrap
-    intervals, precision and recall of the matches, and time per stage. Default methods: cn, cn-8pt,
-    cn-8pt-plain, and all baselines with and without +ratio.
+    intervals, precision and recall of the matches, and time per stage. Default
+    methods: cn, cn-8pt, cn-8pt-plain, and all baselines with and without +ratio.
     """
     from lgc_ros.estimation.methods import DEFAULT_METHODS
     from lgc_ros.estimation.two_view import RelativePoseSolver, estimator_options

@@ -6,7 +6,8 @@ import cv2
 import pytest
 
 from lgc_ros.errors import ConfigError, DatasetError
-from training.report import equal_budget, read_results, write_report
+from training.report import write_report
+from training.results import equal_budget, read_results
 
 
 def scores(value, ms=(10.0, 5.0, 0.0, 100.0)):
