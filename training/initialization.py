@@ -31,7 +31,7 @@ def initial_network(config: TrainConfig) -> tuple[CorrespondenceNetwork, ModelIn
     network = CorrespondenceNetwork(asked)
     weights = start.state_dict()
     weights["input.weight"] = _input_weights(weights["input.weight"], info.side, config.side)
-    weights["output.bias"] = weights["output.bias"] - (config.margin - _margin(info))
+    weights["output.bias"] = weights["output.bias"] - (config.margin - info.margin)
     network.load_state_dict(weights)
     return network, info
 
@@ -52,20 +52,21 @@ def load_teacher(
 
 
 def thresholds(config: TrainConfig, model: ModelInfo | None) -> dict[str, float]:
-    """`keep_above` and `trust_above` of the new model, taken over from its origin or teacher.
+    """Margin and thresholds of the new model, which take over those of its origin or teacher.
 
     Logits keep their meaning except for the margin, which shifts them. Without another model,
     all matches with even balanced odds are kept and trusted.
     """
     if model is None:
-        return {"keep_above": -config.margin, "trust_above": -config.margin}
-    shift = 0.0 if config.teacher else config.margin - _margin(model)
-    return {"keep_above": model.keep_above - shift, "trust_above": model.trust_above - shift}
-
-
-def _margin(info: ModelInfo) -> float:
-    """The margin that a model was trained with."""
-    return float(info.training.get("config", {}).get("margin", 0.0))
+        even_odds = -config.margin
+        return {"keep_above": even_odds, "trust_above": even_odds, "margin": config.margin}
+    margin = model.margin if config.teacher else config.margin
+    shift = margin - model.margin
+    return {
+        "keep_above": model.keep_above - shift,
+        "trust_above": model.trust_above - shift,
+        "margin": margin,
+    }
 
 
 def _input_weights(weights: Tensor, before: Sequence[str], side: Sequence[str]) -> Tensor:

@@ -19,8 +19,7 @@ from lgc_ros.evaluation.pair_metrics import (
     pose_error_deg,
 )
 from lgc_ros.filter.checkpoint import ModelInfo
-from lgc_ros.filter.correspondence_filter import match_scores, top_scoring
-from lgc_ros.filter.network import match_weights
+from lgc_ros.filter.correspondence_filter import interpret, top_scoring
 from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.geometry import epipolar as geometry
 from lgc_ros.matching.correspondences import Correspondences, one_to_one
@@ -102,18 +101,18 @@ def _score_pair(
         R_10, t_10, _ = geometry.recover_pose(E, x[:, :2], x[:, 2:])
         error = pose_error_deg(R_10, t_10, pair.R_10, pair.t_10)
         return error, error, 0.0, 0.0
-    logits = output.double().numpy()
-    kept, right = logits > info.keep_above, pair.ys < label_threshold
-    ranked = to_correspondences(pair, match_scores(logits, info)).subset(kept)
+    filtered = interpret(output.numpy(), info)
+    kept, true = filtered.kept, pair.ys < label_threshold
+    ranked = to_correspondences(pair, filtered.scores).subset(kept)
     ranked = ranked.subset(one_to_one(ranked, ranked.scores))
-    ranked = ranked.subset(top_scoring(ranked.scores, match_scores(info.trust_above, info)))
-    weighted = to_correspondences(pair, match_weights(output).double().numpy()).subset(kept)
-    correct = int((kept & right).sum())
+    ranked = ranked.subset(top_scoring(ranked.scores, filtered.trust_score))
+    weighted = to_correspondences(pair, filtered.weights).subset(kept)
+    kept_true = int((kept & true).sum())
     return (
         _error(ESTIMATORS[FILTER_ESTIMATOR](ranked, estimator_options("cn")), pair),
         _error(ESTIMATORS[EIGHT_POINT](weighted, EstimatorOptions()), pair),
-        correct / max(int(kept.sum()), 1),
-        correct / max(int(right.sum()), 1),
+        kept_true / max(int(kept.sum()), 1),
+        kept_true / max(int(true.sum()), 1),
     )
 
 
