@@ -142,6 +142,55 @@ def report(
     typer.echo(write_report(read_results(results), out))
 
 
+@app.command()
+def reliability(
+    model: str = typer.Argument(help="Name of a shipped model, or a model file."),
+    dumps: list[Path] = typer.Argument(help="Dumps of scenes that were not trained on."),
+    out: Path = typer.Option(Path("reliability.png"), help="File for the diagram."),
+) -> None:
+    """Reliability diagram and expected calibration error of a model's scores."""
+    from lgc_ros.filter.checkpoint import load_checkpoint
+    from training.data.batches import open_dump
+    from training.reliability import (
+        expected_calibration_error,
+        plot_reliability,
+        scores_and_labels,
+    )
+
+    network, info = load_checkpoint(model)
+    opened = [open_dump(path, info.side) for path in dumps]
+    scores, true = scores_and_labels(network, info, opened)
+    plot_reliability(out, scores, true, f"{info.name}, {len(scores)} matches")
+    error = expected_calibration_error(scores, true)
+    typer.echo(f"expected calibration error {error:.4f} over {len(scores)} matches; {out}")
+
+
+@app.command()
+def margin(
+    model: str = typer.Argument(help="Name of a shipped model, or a model file."),
+    dumps: list[Path] = typer.Argument(help="Dumps of scenes that were not trained on."),
+    candidates: list[float] = typer.Option(
+        [0, 2, 3, 3.5, 4, 4.5, 5, 5.5, 6], "--margin", help="Margin to try; may be repeated."
+    ),
+    out: Path | None = typer.Option(None, help="File for the model with the best margin."),
+) -> None:
+    """Choose the margin of a trained model by mAP of cn-8pt-plain."""
+    from lgc_ros.filter.checkpoint import load_checkpoint, save_checkpoint
+    from training.data.batches import open_dump
+    from training.margin import closed_form_map, with_margin
+
+    network, info = load_checkpoint(model)
+    opened = [open_dump(path, info.side) for path in dumps]
+    scores = closed_form_map(network, info, opened, candidates)
+    for value, by_threshold in scores.items():
+        numbers = "  ".join(f"mAP@{deg} {score:.3f}" for deg, score in by_threshold.items())
+        typer.echo(f"margin {value:4.1f}  {numbers}")
+    if out:
+        best = max(scores, key=lambda value: sum(scores[value].values()))
+        save_checkpoint(out, *with_margin(network, info, best))
+        typer.echo(f"{out}: margin {best}")
+
+
 def _halves(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:

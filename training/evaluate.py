@@ -1,7 +1,7 @@
 """The paper's protocol (section 4) over many sequences: all methods on the same matches.
 
-One task is one sequence at one number of keypoints. As in `prepare`, a finished task is a file,
-so that an interrupted evaluation goes on where it was, on this machine or through Dask.
+One task is one sequence at one number of keypoints. As in `prepare`, a finished task leaves a
+file, so that an interrupted evaluation continues, locally or through Dask.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ from training.validation import to_correspondences
 RESULTS_FILE = "results.json"
 DEFAULT_METHODS = (*DEFAULT_METHODS, "cn+ransac")
 DIRECT = "direct"
-"""Method of a model that regresses the essential matrix itself (the paper's Direct)."""
+"""Method of a model that regresses the essential matrix directly (the paper's Direct)."""
 
 
 @dataclass(frozen=True)
 class EvaluateConfig:
-    """What is compared on what.
+    """Methods, models and pair sets of an evaluation.
 
     Attributes:
         groups: sets of pairs by group: folders with pairs.txt, or dumps; wildcards and
-            environment variables are replaced. Groups whose names begin with ``known`` or
+            environment variables are expanded. Groups whose names start with ``known`` or
             ``unknown`` go into the paper's figures 6 and 7, e.g. ``unknown-outdoors``.
         methods: names as in `lgc evaluate pairs`.
-        features, keypoints: extractor, and how many keypoints (one evaluation for each number).
+        features, keypoints: extractor, and numbers of keypoints to evaluate with.
         models: name and file of each filter model; the shipped one for the features if empty.
-        poses: name and file of methods that ran elsewhere; lines of ``name0 name1 R(9) t(3)``.
-        limit: at most so many pairs of each folder, evenly spaced.
-        threshold_px: inlier threshold of the estimators; that of `lgc evaluate pairs` if not set.
+        poses: name and file of poses predicted elsewhere; lines of ``name0 name1 R(9) t(3)``.
+        limit: maximum number of pairs of each set, evenly spaced.
+        threshold_px: inlier threshold of the estimators; default as in `lgc evaluate pairs`.
     """
 
     groups: dict
@@ -88,7 +88,7 @@ class EvaluateConfig:
 
 
 def make_evaluate_config(path: Path | None = None, **changes: object) -> EvaluateConfig:
-    """The configuration of a YAML file, if any, with what is not empty in the changes."""
+    """The configuration of a YAML file, if given, with all non-empty changes applied."""
     content = {"groups": {}, **(read_mapping(path) if path else {})}
     content |= {key: value for key, value in changes.items() if value}
     return build(EvaluateConfig, content, path or Path("command line"))
@@ -137,7 +137,7 @@ def evaluate(
 
 
 def _resolved(config: EvaluateConfig) -> EvaluateConfig:
-    """Files by absolute paths, for processes that run elsewhere; models named."""
+    """The configuration with absolute paths, for processes that run elsewhere."""
     models = dict(config.models)
     if not models and any(parse_method(name).filter for name in config.methods):
         models = {default_model(config.features): default_model(config.features)}
@@ -188,7 +188,7 @@ def _evaluate_job(pairs: PairSet, keypoints: int, config: EvaluateConfig, part: 
 
 
 def _ways(config: EvaluateConfig) -> list[tuple[str, str, str | None]]:
-    """Label, method and model file of everything that is compared on the same matches."""
+    """Label, method and model file of each combination to compare."""
     ways = [(m, m, None) for m in config.methods if not parse_method(m).filter]
     for name, file in config.models.items():
         direct = load_checkpoint(file)[1].network.head == "direct"
@@ -244,7 +244,7 @@ def _evaluate_dump(
 
 
 def _describe(model: Path) -> dict:
-    """What the report needs to know of a model."""
+    """Description of a model for the report."""
     _, info = load_checkpoint(model)
     return {
         "file": model.name,
@@ -257,7 +257,7 @@ def _describe(model: Path) -> dict:
 
 
 def _digest(config: EvaluateConfig, jobs: list[tuple[PairSet, int]]) -> str:
-    """Changes with anything the results depend on, so that those of another run are not used."""
+    """Hash of everything the results depend on, so that other results are never reused."""
     files = [Path(f) for f in (*config.models.values(), *config.poses.values())]
     files += [p.path if p.in_dump else p.path / "pairs.txt" for p, _ in jobs]
     plan = {

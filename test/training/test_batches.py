@@ -129,7 +129,7 @@ def test_turned_cameras_see_keypoints_grow_and_turn():
         assert np.abs(np.log2(np.abs(off))).max() < 0.15
 
 
-def test_turning_measures_wrong_matches_anew():
+def test_turning_computes_epipolar_distances_of_outliers_again():
     pair = simulate_pair(np.random.default_rng(1), 200)
     turned = turn_pair(np.random.default_rng(2), pair)
     E = geometry.essential_from_pose(turned.R_10.astype(float), turned.t_10.astype(float))
