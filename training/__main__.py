@@ -70,7 +70,7 @@ def pairs(
 @app.command()
 def train(
     config: Path = typer.Argument(help="YAML file: data, architecture, loss, schedule, seed."),
-    out: Path = typer.Option(..., help="Folder of this run; holding a resume point, it goes on."),
+    out: Path = typer.Option(..., help="Folder of the run; a resume point in it is continued."),
     change: list[str] = typer.Option(
         [], "--set", help="Replace a key of the file, e.g. steps=1000; may be repeated."
     ),
@@ -87,16 +87,16 @@ def train(
 @app.command()
 def evaluate(
     sets: list[str] = typer.Argument(None, help="Folders with pairs.txt, or dumps."),
-    config: Path | None = typer.Option(None, help="YAML file that says all of this."),
+    config: Path | None = typer.Option(None, help="YAML file with these settings."),
     group: list[str] = typer.Option(
-        [], help="Sets that belong together, NAME=SET,SET; known… and unknown… make figures 6, 7."
+        [], help="Group of sets, NAME=SET,SET; known… and unknown… become figures 6 and 7."
     ),
     method: list[str] = typer.Option([], help="As in `lgc evaluate pairs`; default: all."),
     features: str | None = typer.Option(None, help="Extractor; default: sift."),
     keypoints: list[int] = typer.Option([], help="Keypoints per image; may be repeated."),
     model: list[str] = typer.Option([], help="Filter model, NAME=FILE; may be repeated."),
     poses: list[str] = typer.Option(
-        [], help="Poses from elsewhere, NAME=FILE with lines `name0 name1 R(9) t(3)`."
+        [], help="Poses of other programs, NAME=FILE with lines `name0 name1 R(9) t(3)`."
     ),
     limit: int | None = typer.Option(None, min=1, help="Pairs of each sequence, evenly spaced."),
     workers: int | None = typer.Option(None, min=1, help="Local processes (default: all cores)."),
@@ -132,7 +132,7 @@ def evaluate(
 
 @app.command()
 def report(
-    results: list[Path] = typer.Argument(help="results.json files, or folders that hold one."),
+    results: list[Path] = typer.Argument(help="results.json files, or folders that contain one."),
     out: Path = typer.Option(Path("results/report"), help="Folder for report.md and figures."),
 ) -> None:
     """The paper's tables and figures from evaluation results."""
