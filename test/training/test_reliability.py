@@ -64,20 +64,13 @@ def test_a_margin_beyond_all_logits_finds_no_pose(dump_path):
 
 
 def test_the_commands_write_a_diagram_and_a_model(dump_path, tmp_path, monkeypatch, capsys):
-    torch.manual_seed(0)
-    for arguments in (
-        ["reliability", "sift", str(dump_path), "--out", str(tmp_path / "diagram.png")],
-        [
-            "margin",
-            "sift",
-            str(dump_path),
-            "--margin",
-            "3",
-            "--out",
-            str(tmp_path / "m.safetensors"),
-        ],
+    diagram, model = tmp_path / "diagram.png", tmp_path / "shifted.safetensors"
+    for command, *options in (
+        ("reliability", "--out", diagram),
+        ("margin", "--margin", 3, "--out", model),
     ):
-        monkeypatch.setattr("sys.argv", ["training", *arguments])
+        arguments = ["training", command, "sift", dump_path, *options]
+        monkeypatch.setattr("sys.argv", list(map(str, arguments)))
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == 0
