@@ -17,7 +17,7 @@ from lgc_ros.matching.correspondences import Correspondences
 
 WARM_UP_MATCHES = 2000
 # Matches that a pose is estimated from.
-MIN_TRUSTED, MAX_TRUSTED = 30, 500
+MIN_TRUSTED, MAX_TRUSTED = 100, 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ def interpret(logits: np.ndarray, info: ModelInfo) -> FilterResult:
 
 
 def top_scoring(scores: np.ndarray, above: float, most: int = MAX_TRUSTED) -> np.ndarray:
-    """Mask of the matches that score at least `above`: 30 at minimum, `most` at maximum.
+    """Mask of the matches that score at least `above`: at least 100, at most `most`.
 
     Beyond a certain number, further true matches hardly improve a pose, while outliers that agree
     with each other ruin it.
