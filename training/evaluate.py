@@ -175,16 +175,22 @@ def _evaluate_job(pairs: PairSet, keypoints: int, config: EvaluateConfig, part: 
     records = []
     for label, rows in scores.items():
         method, _, model = label.partition("@")
-        records.append(
-            {**common, "method": method, "model": model or None, "scores": summarize(rows)}
-        )
+        records.append({**common, "method": method, "model": model or None, **_scores(rows)})
     for name, file in config.poses.items():
         rows = score_poses(pairs, read_poses(Path(file)), config.limit)
         if rows:
             outside = {**common, "features": None, "keypoints": None, "method": name}
-            records.append({**outside, "model": None, "scores": summarize(rows)})
+            records.append({**outside, "model": None, **_scores(rows)})
     with written_at_once(part) as temporary:
         temporary.write_text(json.dumps(records), encoding="utf-8")
+
+
+def _scores(rows: list[PairScore]) -> dict:
+    """Mean scores of a sequence, and the pose error of each of its pairs."""
+    return {
+        "scores": summarize(rows),
+        "errors_deg": [round(row.error_deg, 4) for row in rows],
+    }
 
 
 def _ways(config: EvaluateConfig) -> list[tuple[str, str, str | None]]:

@@ -22,6 +22,7 @@ from training.results import (
     mean_map,
     with_most_keypoints,
 )
+from training.significance import paired_difference
 
 REPORT_FILE = "report.md"
 EIGHT_POINT, RANSAC, FILTERED_RANSAC, OURS = "cn-8pt-plain", "ransac", "cn+ransac", "cn"
@@ -47,6 +48,7 @@ def write_report(results: Results, out: Path) -> Path:
         ("Baselines on known scenes (figure 6)", lambda: baselines(compared, "known", out)),
         ("Baselines on unknown scenes (figure 7)", lambda: baselines(compared, "unknown", out)),
         ("Other scenes", lambda: baselines(compared, "", out)),
+        ("Differences to `cn`", lambda: differences(compared)),
         ("Number of keypoints", lambda: keypoint_numbers(compared)),
         ("Results for every sequence", lambda: per_sequence(compared, out)),
         ("RANSAC as post-processing (last table)", lambda: post_processing(compared)),
@@ -179,6 +181,31 @@ def baselines(results: Results, kind: str, out: Path) -> list[str]:
     )
     bar_chart(figure, panels)
     return [f"![{figure.stem}]({figure.name})", *lines]
+
+
+def differences(results: Results) -> list[str]:
+    """mAP of `cn` minus that of every other method, with 95 % bootstrap intervals."""
+    chosen = {
+        name: {(r["group"], r["sequence"]): r["errors_deg"] for r in rs if "errors_deg" in r}
+        for name, rs in with_most_keypoints(results).items()
+    }
+    ours = [name for name in chosen if name.split(" ")[0] == OURS and chosen[name]]
+    if not ours:
+        return missing(f"pose errors of `{OURS}`", f"evaluate with `--method {OURS}`")
+    lines = ["Pairs are resampled within each sequence, the same ones for both methods.", ""]
+    for name in ours:
+        rows = []
+        for other, errors in chosen.items():
+            common = [key for key in chosen[name] if key in errors]
+            if other == name or not common:
+                continue
+            first, second = ([e[key] for key in common] for e in (chosen[name], errors))
+            found = [paired_difference(first, second, t) for t in THRESHOLDS_DEG]
+            rows.append(
+                [other, *(f"{d.mean:+.3f} ({d.low:+.3f} to {d.high:+.3f})" for d in found)]
+            )
+        lines += [*table([f"{name} minus", *(f"mAP {t}°" for t in THRESHOLDS_DEG)], rows), ""]
+    return lines
 
 
 def _kind(group: str) -> str:

@@ -21,14 +21,14 @@ def mean_average_precision(
     errors_deg: np.ndarray, thresholds_deg: Sequence[int] = THRESHOLDS_DEG
 ) -> dict[int, float]:
     """mAP of the paper: mean share of pairs within 5, 10, … degrees up to each threshold."""
-    return {threshold: float(_map(errors_deg, threshold)) for threshold in thresholds_deg}
+    return {threshold: float(map_at(errors_deg, threshold)) for threshold in thresholds_deg}
 
 
 def area_under_curve(
     errors_deg: np.ndarray, thresholds_deg: Sequence[int] = THRESHOLDS_DEG
 ) -> dict[int, float]:
     """Exact area under the cumulative pose error curve up to each threshold (SuperGlue)."""
-    return {threshold: float(_auc(errors_deg, threshold)) for threshold in thresholds_deg}
+    return {threshold: float(auc_at(errors_deg, threshold)) for threshold in thresholds_deg}
 
 
 def bootstrap_intervals(
@@ -51,12 +51,12 @@ def bootstrap_intervals(
 
     return {
         name: {threshold: interval(score(samples, threshold)) for threshold in thresholds_deg}
-        for name, score in (("map", _map), ("auc", _auc))
+        for name, score in (("map", map_at), ("auc", auc_at))
     }
 
 
-def _map(errors_deg: np.ndarray, threshold_deg: int) -> np.ndarray:
-    """mAP over the last axis."""
+def map_at(errors_deg: np.ndarray, threshold_deg: int) -> np.ndarray:
+    """mAP at one threshold, over the last axis."""
     errors = np.asarray(errors_deg, dtype=np.float64)
     if not errors.size:
         return np.zeros(errors.shape[:-1])
@@ -64,8 +64,8 @@ def _map(errors_deg: np.ndarray, threshold_deg: int) -> np.ndarray:
     return np.mean([(errors < step).mean(axis=-1) for step in steps], axis=0)
 
 
-def _auc(errors_deg: np.ndarray, threshold_deg: int) -> np.ndarray:
-    """AUC over the last axis.
+def auc_at(errors_deg: np.ndarray, threshold_deg: int) -> np.ndarray:
+    """AUC at one threshold, over the last axis.
 
     The trapezoids of the cumulative curve sum to the mean of ``threshold - error`` over the pairs
     within the threshold, plus half a step for the last of these pairs.
