@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import cv2
 import numpy as np
 
@@ -13,6 +15,13 @@ from lgc_ros.odometry.state import LOST, TRACKED, OdometryState
 LOST_TURN_RADPS = 0.5
 # Speed assumed while lost, at least, in scene depths per second.
 LOST_SPEED = 0.1
+
+
+class CameraPose(NamedTuple):
+    """Pose of a camera, world to camera."""
+
+    R_cw: np.ndarray
+    t_cw: np.ndarray
 
 
 class PoseHistory:
@@ -70,6 +79,22 @@ class PoseHistory:
         angular, _ = cv2.Rodrigues(moved[:3, :3])
         linear = moved[:3, :3].T @ moved[:3, 3]
         return np.concatenate([linear, angular.ravel()]) / elapsed_s
+
+    def predicted(self, stamp_ns: int) -> CameraPose:
+        """The pose at a later time if the camera keeps its velocity."""
+        last, T_wc = self.last, self.T_wc
+        if last is not None and last.tracked:
+            moved = last.twist * (stamp_ns - last.stamp_ns) * 1e-9
+            turn, _ = cv2.Rodrigues(moved[3:])
+            step = np.eye(4)
+            step[:3, :3], step[:3, 3] = turn, turn @ moved[:3]
+            T_wc = T_wc @ step
+        R_cw = np.ascontiguousarray(T_wc[:3, :3].T)
+        return CameraPose(R_cw, -R_cw @ T_wc[:3, 3])
+
+    def move(self, T_nw: np.ndarray) -> None:
+        """Follow the map when it is moved rigidly, from the old world to the new one."""
+        self.T_wc = T_nw @ self.T_wc
 
     def lost_s(self, stamp_ns: int) -> float:
         """Seconds since the last tracked frame."""
