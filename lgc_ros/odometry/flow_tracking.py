@@ -8,6 +8,7 @@ it is the same for both.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,7 +31,7 @@ from lgc_ros.odometry.map import (
 from lgc_ros.odometry.motion_search import ReferenceMatches
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.patch_alignment import LEVELS, align_patches, image_pyramid
-from lgc_ros.odometry.pose_optimization import MEDIAN_OF_TWO, refine_pose, residual_scale
+from lgc_ros.odometry.pose_optimization import MEDIAN_OF_TWO, project, refine_pose, residual_scale
 from lgc_ros.odometry.tracking import Pose, Track
 
 # Points that are followed, spread over the image, and the fewest that locate a frame.
@@ -46,9 +47,6 @@ SIGMA_PX, MAX_SIGMA_PX = 0.15, 1.0
 MEASURED_OUTLIER_SIGMAS = OUTLIER_SIGMAS / 2
 # Coarsest pyramid level for landmarks, which are near their projections.
 NEAR_LEVEL = 3
-# The same where the pose is known, and how far from its projection a landmark may be found.
-KNOWN_LEVEL = 1
-MAX_MISS_PX = 3.0
 # Largest predicted change of the area of a patch.
 MAX_ZOOM = 3.0
 # A landmark projected further from its keypoint may be in front of other texture.
@@ -58,24 +56,41 @@ SAMPLES = 50
 
 
 @dataclass(frozen=True, eq=False)
-class Anchor:
-    """A keyframe and the points that are followed from it: a copy of what tracking needs.
-
-    Tracking can go on with it while the map changes.
+class Patches:
+    """Patches of one keyframe.
 
     Attributes:
-        keyframe: the keyframe; its landmark ids refer to `landmarks`.
-        landmarks: those of the points. None before there are enough.
-        rows: (M,) the points among the keypoints of the keyframe.
-        pixels: (M, 2) where their patches are.
+        keyframe: where they are taken from.
+        rows: (M,) keypoints of the keyframe that they belong to.
+        pixels: (M, 2) their centers.
+        depths: (M,) of the points in the keyframe; empty if unknown.
         pyramid: of the keyframe's image.
     """
 
     keyframe: Keyframe
-    landmarks: LandmarkMap | None
     rows: np.ndarray
     pixels: np.ndarray
+    depths: np.ndarray
     pyramid: list[np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Anchor:
+    """Points that are followed from a keyframe: a copy of what tracking needs of the map.
+
+    Tracking can go on with it while the map changes.
+
+    Attributes:
+        keyframe: the keyframe, with the points as its keypoints; its landmark ids refer to
+            `landmarks`.
+        landmarks: those of the points. None before there are enough.
+        sources: patches of the points, in the order of the points. Landmarks that the keyframe
+            does not show, because of blur for example, have patches in keyframes before.
+    """
+
+    keyframe: Keyframe
+    landmarks: LandmarkMap | None
+    sources: list[Patches]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,47 +108,89 @@ class Followed:
     overlap: float
 
 
-def landmark_anchor(
-    keyframe: Keyframe,
-    landmarks: LandmarkMap,
-    known: np.ndarray | None = None,
-    min_points: int = MIN_POINTS,
-) -> Anchor | None:
-    """Follow the landmarks that a keyframe shows; None if there are too few.
+def landmark_patches(
+    keyframe: Keyframe, landmarks: LandmarkMap, known: np.ndarray, count: int = MAX_POINTS
+) -> Patches | None:
+    """Patches of landmarks that a keyframe shows, spread over the image; None without an image.
 
-    Patches are taken where the landmarks are projected to, not where keypoints were detected: the
+    They are taken where the landmarks are projected to, not where keypoints were detected: the
     noise of the detection would shift all poses that rest on this keyframe.
 
     Args:
-        known: (L,) bool, landmarks of the map that need not be followed.
+        known: (L + 1,) bool, landmarks that are left out; NONE is the last one.
     """
     view = keyframe.view
     if view.gray is None:
         return None
-    rows = np.flatnonzero(keyframe.landmark_ids >= 0)
-    if known is not None:
-        rows = rows[~known[keyframe.landmark_ids[rows]]]
+    rows = np.flatnonzero(~known[keyframe.landmark_ids] & (keyframe.landmark_ids >= 0))
     points = landmarks.points[keyframe.landmark_ids[rows]]
     points_cam = points @ keyframe.R_cw.T + keyframe.t_cw
     pixels = view.camera.project(points_cam)
     near = np.linalg.norm(pixels - view.features.points[rows], axis=1) < MAX_OFFSET_PX
     chosen = np.flatnonzero(near)
-    if len(chosen) < min_points:
+    chosen = chosen[strongest_spread(pixels[chosen], count, view.camera.size)]
+    depths = points_cam[chosen, 2]
+    return Patches(keyframe, rows[chosen], pixels[chosen], depths, image_pyramid(view.gray))
+
+
+def landmark_anchor(
+    keyframe: Keyframe, landmarks: LandmarkMap, others: Sequence[Keyframe] = ()
+) -> Anchor | None:
+    """Follow the landmarks that a keyframe shows, and those of others; None if they are too few.
+
+    Args:
+        others: keyframes whose landmarks are followed, too, as far as the first shows them not.
+    """
+    sources, seen = [], []
+    known = np.zeros(len(landmarks.points) + 1, bool)
+    for source in (keyframe, *others):
+        count = MAX_POINTS - sum(len(ids) for ids in seen)
+        patches = landmark_patches(source, landmarks, known, count) if count > 0 else None
+        if patches is not None and len(patches.rows):
+            seen.append(source.landmark_ids[patches.rows])
+            known[source.landmark_ids] = True
+            sources.append(_copied(patches))
+    if sum(len(ids) for ids in seen) < MIN_POINTS:
         return None
-    chosen = chosen[strongest_spread(pixels[chosen], MAX_POINTS, view.camera.size)]
-    rows, pixels = rows[chosen], pixels[chosen]
+    ids = np.concatenate(seen)
+    local = LandmarkMap(SIGMA_PX, len(sources) + 1)
+    local.points = landmarks.points[ids]
     # A landmark is uncertain along its ray only: across, it is wherever its patch is.
-    covariances = landmarks.covariances[keyframe.landmark_ids[rows]]
-    variances = np.einsum("i,nij,j->n", keyframe.R_cw[2], covariances, keyframe.R_cw[2])
-    rays = (points_cam[chosen] / points_cam[chosen, 2:]) @ keyframe.R_cw
-    local = LandmarkMap(SIGMA_PX, 1)
-    local.points = points[chosen]
-    local.covariances = variances[:, None, None] * rays[:, :, None] * rays[:, None, :]
-    copy = Keyframe(_moved(view, rows, pixels), keyframe.R_cw, keyframe.t_cw)
-    copy.covariance = keyframe.covariance
-    copy.landmark_ids[rows] = np.arange(len(rows))
-    local.keyframes = [copy]
-    return Anchor(copy, local, rows, pixels, image_pyramid(view.gray))
+    local.covariances = np.concatenate(
+        [
+            _along_rays(patches, landmarks.covariances[part])
+            for patches, part in zip(sources, seen, strict=True)
+        ]
+    )
+    copy = Keyframe(_view_of(keyframe, local.points), keyframe.R_cw, keyframe.t_cw)
+    copy.covariance, copy.landmark_ids = keyframe.covariance, np.arange(len(ids))
+    local.keyframes = [copy, *(patches.keyframe for patches in sources)]
+    return Anchor(copy, local, sources)
+
+
+def _copied(patches: Patches) -> Patches:
+    """The same with a copy of the keyframe, which keeps its pose when the map changes."""
+    keyframe = patches.keyframe
+    return replace(patches, keyframe=Keyframe(keyframe.view, keyframe.R_cw, keyframe.t_cw))
+
+
+def _along_rays(patches: Patches, covariances: np.ndarray) -> np.ndarray:
+    """(M, 3, 3) the part of the landmarks' covariances along their rays."""
+    R_cw = patches.keyframe.R_cw
+    rays = homogeneous(patches.keyframe.view.camera.normalize(patches.pixels)) @ R_cw
+    variances = np.einsum("i,nij,j->n", R_cw[2], covariances, R_cw[2])
+    return variances[:, None, None] * rays[:, :, None] * rays[:, None, :]
+
+
+def _view_of(keyframe: Keyframe, points: np.ndarray) -> View:
+    """A keyframe's view of these points of the world."""
+    view, points_cam = keyframe.view, points @ keyframe.R_cw.T + keyframe.t_cw
+    x, _ = project(points_cam)
+    pixels = view.camera.project(points_cam)
+    features = features_from_rows(
+        "flow", pixels.astype(np.float32), np.empty((len(points), 0), np.float32)
+    )
+    return replace(view, features=features, x=x)
 
 
 def keypoint_anchor(keyframe: Keyframe) -> Anchor | None:
@@ -143,14 +200,8 @@ def keypoint_anchor(keyframe: Keyframe) -> Anchor | None:
         return None
     pixels = view.features.points
     rows = strongest_spread(pixels, MAX_POINTS, view.camera.size)
-    return Anchor(keyframe, None, rows, pixels[rows], image_pyramid(view.gray))
-
-
-def _moved(view: View, rows: np.ndarray, pixels: np.ndarray) -> View:
-    """The view with some keypoints at other pixels."""
-    points, x = view.features.points.copy(), view.x.copy()
-    points[rows], x[rows] = pixels, view.camera.normalize(pixels)
-    return replace(view, features=replace(view.features, points=points), x=x)
+    pyramid = image_pyramid(view.gray)
+    return Anchor(keyframe, None, [Patches(keyframe, rows, pixels[rows], np.empty(0), pyramid)])
 
 
 def follow_landmarks(
@@ -164,50 +215,53 @@ def follow_landmarks(
     """
     landmarks, keyframe = anchor.landmarks, anchor.keyframe
     assert landmarks is not None
-    guesses, warps = _predict(anchor, landmarks, frame.camera, predicted)
-    found = _find(anchor, frame, pyramid, guesses, warps, NEAR_LEVEL)
-    if found is None:
+    guesses = frame.camera.project(landmarks.points @ predicted.R_cw.T + predicted.t_cw)
+    pixels, found = np.empty_like(guesses), np.zeros(len(guesses), bool)
+    first = 0
+    for patches in anchor.sources:
+        part = slice(first, first + len(patches.rows))
+        pixels[part], found[part] = find_patches(
+            patches, pyramid, frame.camera, guesses[part], predicted, NEAR_LEVEL
+        )
+        first = part.stop
+    view, points = _view_of_points(frame, pixels, found)
+    if len(points) < MIN_POINTS:
         return None
-    view, points = found
     pose = _located(view, landmarks.points[points], landmarks.covariances[points], predicted)
     if pose is None:
         return None
-    rows = anchor.rows[points]
-    track = _track(keyframe, view, rows, *motion_between(keyframe, pose), pose.used)
-    in_view = np.isfinite(guesses[:, 0]).mean()
-    return Followed(view, replace(track, pose=pose), float(in_view))
+    track = _track(keyframe, view, points, *motion_between(keyframe, pose), pose.used)
+    # Of the keyframe itself: landmarks of others may have been out of its view from the start.
+    in_view = _is_inside(guesses[: len(anchor.sources[0].rows)], frame.camera)
+    return Followed(view, replace(track, pose=pose), float(in_view.mean()))
 
 
-def find_landmarks(
-    anchor: Anchor, frame: View, pyramid: list[np.ndarray], pose: HasPose
+def find_patches(
+    patches: Patches,
+    pyramid: list[np.ndarray],
+    camera: Camera,
+    guesses: np.ndarray,
+    pose: HasPose,
+    level: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find landmarks of a keyframe in a frame whose pose is known.
+    """Find patches in an image of about this pose.
+
+    Args:
+        pyramid: of the image.
+        guesses: (M, 2) where they may be, pixels.
+        level: coarsest pyramid level.
 
     Returns:
-        Which points of the anchor were found next to their projections, and (K, 2) pixels.
+        (M, 2) pixels, and a mask (M,) of the patches that were found there.
     """
-    assert anchor.landmarks is not None
-    guesses, warps = _predict(anchor, anchor.landmarks, frame.camera, pose)
-    pixels, found = align_patches(
-        anchor.pyramid, anchor.pixels, pyramid, guesses, warps, coarsest=KNOWN_LEVEL
-    )
-    found[found] = np.linalg.norm(pixels[found] - guesses[found], axis=1) < MAX_MISS_PX
-    points = np.flatnonzero(found)
-    return points, pixels[points]
-
-
-def _predict(
-    anchor: Anchor, landmarks: LandmarkMap, camera: Camera, pose: HasPose
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels (M, 2) and deformation (M, 2, 2) of the points in a camera; NaN if not in view."""
-    keyframe = anchor.keyframe
+    keyframe = patches.keyframe
+    x0 = keyframe.view.camera.normalize(patches.pixels)
     R_10, t_10 = motion_between(keyframe, pose)
-    depths = landmarks.points @ keyframe.R_cw[2] + keyframe.t_cw[2]
-    warps = _predicted_warps(camera, R_10, t_10, keyframe.view.x[anchor.rows], depths)
-    guesses = camera.project(landmarks.points @ pose.R_cw.T + pose.t_cw)
+    warps = _predicted_warps(camera, R_10, t_10, x0, patches.depths)
     in_view = _is_inside(guesses, camera) & np.isfinite(warps).all(axis=(1, 2))
-    guesses[~in_view], warps[~in_view] = np.nan, np.eye(2)
-    return guesses, warps
+    guesses = np.where(in_view[:, None], guesses, np.nan)
+    warps[~in_view] = np.eye(2)
+    return align_patches(patches.pyramid, patches.pixels, pyramid, guesses, warps, level)
 
 
 def follow_keypoints(
@@ -218,36 +272,25 @@ def follow_keypoints(
     Args:
         guesses: (M, 2) where the points may be; NaN if unknown.
     """
+    (patches,) = anchor.sources
     warps = np.tile(np.eye(2), (len(guesses), 1, 1))
-    found = _find(anchor, frame, pyramid, guesses, warps, LEVELS)
-    if found is None:
-        return None
-    view, points = found
+    pixels, found = align_patches(patches.pyramid, patches.pixels, pyramid, guesses, warps, LEVELS)
+    view, points = _view_of_points(frame, pixels, found)
     in_view = _is_inside(guesses, frame.camera)
-    if len(points) < MIN_FOUND * in_view.sum():
+    if len(points) < max(MIN_POINTS, MIN_FOUND * in_view.sum()):
         return None
     no_motion = np.eye(3), np.zeros(3)
     agree = np.ones(len(points), bool)
-    track = _track(anchor.keyframe, view, anchor.rows[points], *no_motion, agree)
+    track = _track(anchor.keyframe, view, patches.rows[points], *no_motion, agree)
     return Followed(view, track, float(in_view.mean()))
 
 
-def _find(
-    anchor: Anchor,
-    frame: View,
-    pyramid: list[np.ndarray],
-    guesses: np.ndarray,
-    warps: np.ndarray,
-    level: int,
-) -> tuple[View, np.ndarray] | None:
-    """The view of the points found, and which ones these are; None if there are too few."""
-    pixels, found = align_patches(anchor.pyramid, anchor.pixels, pyramid, guesses, warps, level)
+def _view_of_points(frame: View, pixels: np.ndarray, found: np.ndarray) -> tuple[View, np.ndarray]:
+    """A frame's view of the points found, and which ones these are."""
     points = np.flatnonzero(found)
     x = frame.camera.normalize(pixels[points])
     valid = np.isfinite(x).all(axis=1)
     points, x = points[valid], x[valid]
-    if len(points) < MIN_POINTS:
-        return None
     no_descriptors = np.empty((len(points), 0), np.float32)
     features = features_from_rows("flow", pixels[points].astype(np.float32), no_descriptors)
     return replace(frame, features=features, x=x), points

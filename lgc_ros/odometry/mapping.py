@@ -8,7 +8,7 @@ from lgc_ros.geometry.epipolar import essential_from_pose, sampson_distance
 from lgc_ros.matching.correspondences import match, row_distances
 from lgc_ros.matching.guided import NOT_FOUND, match_guided
 from lgc_ros.odometry import covariance
-from lgc_ros.odometry.flow_tracking import find_landmarks, landmark_anchor, with_points
+from lgc_ros.odometry.flow_tracking import find_patches, landmark_patches, with_points
 from lgc_ros.odometry.keyframe_matching import KeyframeMatcher
 from lgc_ros.odometry.local_adjustment import adjust_window
 from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, View, motion_between
@@ -23,8 +23,9 @@ from lgc_ros.runtime.stage_timer import StageTimer
 SEARCHED_KEYFRAMES = 10
 SEARCH_PX = 4.0
 SIMILAR_SHARE = 0.97
-# Optical flow searches it for those of this many.
+# Optical flow searches it for those of this many, beginning at this pyramid level.
 FOLLOWED_KEYFRAMES = 4
+FOLLOWED_LEVEL = 1
 # Matches that no filter has scored must be this much closer to their epipolar lines than inliers.
 UNFILTERED_THRESHOLD = 0.5
 
@@ -141,17 +142,20 @@ def _follow_landmarks(landmarks: LandmarkMap, keyframe: Keyframe, others: list[K
     """
     if keyframe.view.gray is None:
         return
-    pyramid = image_pyramid(keyframe.view.gray)
+    pyramid, camera = image_pyramid(keyframe.view.gray), keyframe.view.camera
     for other in others:
         known = np.zeros(len(landmarks.points) + 1, bool)
         known[keyframe.landmark_ids] = True
-        anchor = landmark_anchor(other, landmarks, known, min_points=1)
-        if anchor is None:
+        patches = landmark_patches(other, landmarks, known)
+        if patches is None:
             continue
-        points, pixels = find_landmarks(anchor, keyframe.view, pyramid, keyframe)
-        rows = anchor.rows[points]
-        keyframe.view = with_points(keyframe.view, pixels, other.view, rows)
-        keyframe.landmark_ids = np.append(keyframe.landmark_ids, other.landmark_ids[rows])
+        ids = other.landmark_ids[patches.rows]
+        guesses = camera.project(landmarks.points[ids] @ keyframe.R_cw.T + keyframe.t_cw)
+        pixels, found = find_patches(patches, pyramid, camera, guesses, keyframe, FOLLOWED_LEVEL)
+        found[found] = np.linalg.norm((pixels - guesses)[found], axis=1) < SEARCH_PX
+        rows = patches.rows[found]
+        keyframe.view = with_points(keyframe.view, pixels[found], other.view, rows)
+        keyframe.landmark_ids = np.append(keyframe.landmark_ids, ids[found])
 
 
 def _add_landmarks(

@@ -18,6 +18,8 @@ from lgc_ros.odometry.patch_alignment import image_pyramid
 # Keypoints without landmarks are followed for so many frames, before the frame is matched to the
 # whole map again.
 MAX_FRAMES_WITHOUT_LANDMARKS = 10
+# Latest keyframes whose landmarks are followed together with those of the current one.
+OTHERS = 3
 
 
 class PointFollower:
@@ -48,13 +50,15 @@ class PointFollower:
 
     def follow_landmarks_of(self, keyframe: Keyframe, landmarks: LandmarkMap) -> None:
         """Follow the landmarks that a keyframe shows from now on."""
-        self.anchor = landmark_anchor(keyframe, landmarks)
+        others = [k for k in landmarks.keyframes[: -1 - OTHERS : -1] if k is not keyframe]
+        self.anchor = landmark_anchor(keyframe, landmarks, others)
 
     def follow_keypoints_of(self, keyframe: Keyframe) -> None:
         """Follow keypoints of a keyframe that shows no landmarks from now on."""
         self.anchor, self._frames = keypoint_anchor(keyframe), 0
         if self.anchor is not None:
-            self._pixels, self._shift = self.anchor.pixels.astype(np.float64), np.zeros(2)
+            self._pixels = self.anchor.sources[0].pixels.astype(np.float64)
+            self._shift = np.zeros(2)
 
     def follow(self, frame: View, predicted: HasPose, initialized: bool) -> Followed | None:
         """Find the points in a frame; None if too few are found.
@@ -80,7 +84,7 @@ class PointFollower:
 
     def _remember(self, anchor: Anchor, followed: Followed) -> None:
         """Where the points are now; those that were not found moved like the others."""
-        found = np.searchsorted(anchor.rows, followed.track.index0)
+        found = np.searchsorted(anchor.sources[0].rows, followed.track.index0)
         pixels = followed.view.features.points.astype(np.float64)
         self._shift = np.median(pixels - self._pixels[found], axis=0)
         self._pixels = self._pixels + self._shift
