@@ -31,7 +31,13 @@ from lgc_ros.odometry.map import (
 from lgc_ros.odometry.motion_search import ReferenceMatches
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.patch_alignment import LEVELS, align_patches, image_pyramid
-from lgc_ros.odometry.pose_optimization import MEDIAN_OF_TWO, project, refine_pose, residual_scale
+from lgc_ros.odometry.pose_optimization import (
+    MEDIAN_OF_TWO,
+    is_determined,
+    project,
+    refine_pose,
+    residual_scale,
+)
 from lgc_ros.odometry.tracking import Pose, Track
 
 # Points that are followed, spread over the image, and the fewest that locate a frame.
@@ -313,6 +319,8 @@ def _located(
         limit = MEASURED_OUTLIER_SIGMAS
     used = refined.distance < limit
     if used.sum() < max(MIN_POINTS, MIN_AGREEING * len(used)):
+        return None
+    if not is_determined(refined, points[used]):
         return None
     return Pose(refined.R_cw, refined.t_cw, refined.covariance, used)
 

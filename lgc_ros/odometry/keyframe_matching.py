@@ -18,7 +18,7 @@ from lgc_ros.matching.correspondences import Matches, correspond, match, nearest
 from lgc_ros.odometry.map import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap, View, motion_between
 from lgc_ros.odometry.motion_search import ReferenceMatches
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.pose_optimization import project, refine_pose
+from lgc_ros.odometry.pose_optimization import is_determined, project, refine_pose
 from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
 from lgc_ros.runtime.stage_timer import StageTimer
 
@@ -33,9 +33,6 @@ FILTERED_SAMPLES = 100
 ROUGH_PARALLAX = 1 / 3
 # Share of the matched landmarks that must agree with a pose.
 MIN_LANDMARK_SHARE = 0.5
-# Largest standard deviation of a pose, in radians and in landmark depths. Real and rendered
-# sequences stay ten times below, even with 16 landmarks.
-MAX_POSE_SIGMA = 0.1
 # Share of the filtered matches that a pose from landmarks must explain; otherwise the two-view
 # estimator decides.
 EXPLAINED_SHARE = 0.8
@@ -121,7 +118,7 @@ class KeyframeMatcher:
         if pose is None:
             pose = locate(view, kept, landmarks, self.options)
         else:
-            pose = replace(pose, used=_agreeing_landmarks(view, kept, landmarks, pose))
+            pose = _confirmed(view, kept, landmarks, pose)
         if pose is None:
             return None
         result = self.solver.classify_inliers(rejected, *motion_between(reference, pose))
@@ -171,27 +168,30 @@ def locate(
     agree = refined.distance < OUTLIER_SIGMAS
     if agree.sum() < needed:
         return None
-    depth = np.median(points[agree] @ refined.R_cw[2] + refined.t_cw[2])
-    variances = np.diag(refined.covariance) / np.repeat([1.0, depth], 3) ** 2
-    if max(variances[:3].sum(), variances[3:].sum()) > MAX_POSE_SIGMA**2:
+    if not is_determined(refined, points[agree]):
         return None
     used = np.zeros(len(track.index0), bool)
     used[known[agree]] = True
     return Pose(refined.R_cw, refined.t_cw, refined.covariance, used)
 
 
-def _agreeing_landmarks(
-    view: View, track: Track, landmarks: LandmarkMap, pose: Pose
-) -> np.ndarray:
-    """(M,) bool: matches whose landmark is projected to its keypoint."""
+def _confirmed(view: View, track: Track, landmarks: LandmarkMap, pose: Pose) -> Pose:
+    """A pose from optical flow, with the landmarks of matched keypoints that agree with it.
+
+    Its covariance is that of the keypoints and landmarks: the error of a keyframe is the error of
+    the map, however well patches can be aligned with it.
+    """
     ids = track.reference.landmark_ids[track.index0]
     known = np.flatnonzero(ids >= 0)
-    points_cam = landmarks.points[ids[known]] @ pose.R_cw.T + pose.t_cw
-    offset = project(points_cam)[0] - view.x[track.index1[known]]
-    near = np.linalg.norm(offset @ landmarks.whitening(view).T, axis=1) < OUTLIER_SIGMAS
+    points, x = landmarks.points[ids[known]], view.x[track.index1[known]]
+    whitening, covariances = landmarks.whitening(view), landmarks.covariances[ids[known]]
+    refined = refine_pose(pose.R_cw, pose.t_cw, points, x, whitening, covariances)
+    points_cam = points @ pose.R_cw.T + pose.t_cw
+    distance = np.linalg.norm((project(points_cam)[0] - x) @ whitening.T, axis=1)
     used = np.zeros(len(ids), bool)
-    used[known[near & (points_cam[:, 2] > 0)]] = True
-    return used
+    used[known[(distance < OUTLIER_SIGMAS) & (points_cam[:, 2] > 0)]] = True
+    spread = refined.covariance if used.sum() >= MIN_LANDMARKS else pose.covariance
+    return replace(pose, covariance=spread, used=used)
 
 
 def _make_track(view: View, reference: Keyframe, matches: Matches, result: TwoViewResult) -> Track:
