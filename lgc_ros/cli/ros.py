@@ -203,8 +203,8 @@ def demo(
     ),
     frames: Annotated[
         int,
-        typer.Option(min=10, max=120, metavar="N", help="Number of images; 120 are one loop."),
-    ] = 120,
+        typer.Option(min=10, max=360, metavar="N", help="Number of images; 360 are one loop."),
+    ] = 360,
     width: Annotated[
         int, typer.Option(min=160, metavar="PX", help="Image width in pixels.")
     ] = 640,

@@ -2,7 +2,8 @@
 
 Inverse-compositional Lucas-Kanade over an image pyramid, coarse to fine. A patch of the template
 is warped by a predicted affine map first, so that it still fits when the camera has come closer
-or turned; a brightness offset is estimated with its position.
+or turned. Patches are compared after normalizing their mean and contrast, so that changes of the
+exposure do not shift them.
 """
 
 from __future__ import annotations
@@ -91,20 +92,26 @@ def _align_level(template, image, points, inverses, positions, found, level):
             if level == 0:
                 found[n] = False
             continue
-        xx = xy = yy = sx = sy = np.float32(0.0)
+        xx = xy = yy = sx = sy = xt = yt = t = tt = np.float32(0.0)
         for i in range(SIDE):
             for j in range(SIDE):
                 a = np.float32(0.5) * (patch[i + 1, j + 2] - patch[i + 1, j])
                 b = np.float32(0.5) * (patch[i + 2, j + 1] - patch[i, j + 1])
+                c = patch[i + 1, j + 1]
                 gx[i, j], gy[i, j] = a, b
                 xx += a * a
                 xy += a * b
                 yy += b * b
                 sx += a
                 sy += b
+                xt += a * c
+                yt += b * c
+                t += c
+                tt += c * c
         count = SIDE * SIDE
-        # The offset is eliminated: gradients about their mean.
+        # Everything about its mean, since the brightness of patches may differ.
         xx, xy, yy = xx - sx * sx / count, xy - sx * sy / count, yy - sy * sy / count
+        xt, yt, tt = xt - sx * t / count, yt - sy * t / count, tt - t * t / count
         determinant = xx * yy - xy * xy
         smaller = 0.5 * (xx + yy - np.sqrt((xx - yy) ** 2 + 4 * xy * xy))
         if smaller < MIN_GRADIENT**2 * count:
@@ -118,15 +125,17 @@ def _align_level(template, image, points, inverses, positions, found, level):
             inside = _sample(image, x, y, seen)
             if not inside:
                 break
-            r = rx = ry = np.float32(0.0)
+            r = rr = rx = ry = np.float32(0.0)
             for i in range(SIDE):
                 for j in range(SIDE):
-                    e = seen[i, j] - patch[i + 1, j + 1]
+                    e = seen[i, j]
                     r += e
+                    rr += e * e
                     rx += gx[i, j] * e
                     ry += gy[i, j] * e
-            rx -= sx * r / count
-            ry -= sy * r / count
+            contrast = np.sqrt(max(rr - r * r / count, 1.0) / tt)
+            rx = (rx - sx * r / count) / contrast - xt
+            ry = (ry - sy * r / count) / contrast - yt
             dx = (yy * rx - xy * ry) / determinant
             dy = (xx * ry - xy * rx) / determinant
             x, y = x - dx, y - dy
