@@ -1,5 +1,19 @@
 """Errors that a user can solve: every message names the cause and the remedy."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """End of a message about an unknown name: the closest known one, or `otherwise`, or all."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    return otherwise or f"known are {', '.join(known)}"
+
 
 class LgcError(Exception):
     """Base of all errors shown to the user without a traceback."""

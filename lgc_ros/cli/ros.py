@@ -63,6 +63,15 @@ InStepOption = Annotated[
         "image topics, wait for subscribers of the one that is answered.",
     ),
 ]
+WaitTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        min=0.1,
+        metavar="S",
+        help="Seconds to wait for what --wait-for-subscribers and --in-step-with name; then "
+        "fail and list similar topics.",
+    ),
+]
 AnswerTimeoutOption = Annotated[
     float,
     typer.Option(
@@ -114,6 +123,7 @@ def play(
     ] = False,
     wait_for_subscribers: WaitOption = None,
     in_step_with: InStepOption = None,
+    wait_timeout: WaitTimeoutOption = 120.0,
     answer_timeout: AnswerTimeoutOption = 20.0,
 ) -> None:
     """Publish a rosbag2 at its recorded pace, with the recorded bytes and QoS."""
@@ -132,6 +142,7 @@ def play(
         reliable=reliable,
         wait_for=tuple(wait_for_subscribers or ()),
         in_step_with=in_step_with,
+        wait_s=wait_timeout,
         answer_s=answer_timeout,
     )
     with session("lgc_play") as ros, _progress() as bar:
