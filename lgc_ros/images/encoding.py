@@ -73,7 +73,7 @@ def decode_image(
             + (hint or f"configure the camera driver for one of {', '.join(IMAGE_ENCODINGS)}")
         )
     layout = IMAGE_ENCODINGS[encoding]
-    pixels = pixels_of(layout, encoding, height, width, step, is_bigendian, data)
+    pixels = _pixels(layout, encoding, height, width, step, is_bigendian, data)
     if layout.conversion is not None:
         try:
             pixels = cv2.cvtColor(pixels, layout.conversion)
@@ -95,7 +95,7 @@ def decode_depth(
             f"{', '.join(DEPTH_ENCODINGS)}"
         )
     layout = DEPTH_ENCODINGS[encoding]
-    depth = pixels_of(layout, encoding, height, width, step, is_bigendian, data)
+    depth = _pixels(layout, encoding, height, width, step, is_bigendian, data)
     if depth.dtype == np.uint16:
         return depth * np.float32(1e-3)
     return np.where(np.isfinite(depth) & (depth > 0), depth, np.float32(0))
@@ -169,7 +169,7 @@ def _raw(message: Any) -> tuple:
     return m.encoding, m.height, m.width, m.step, m.is_bigendian, m.data
 
 
-def pixels_of(
+def _pixels(
     layout: Encoding,
     encoding: str,
     height: int,

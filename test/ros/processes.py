@@ -10,13 +10,14 @@ import sys
 import time
 from contextlib import contextmanager
 
+import cv2
 import numpy as np
 import rclpy
 from builtin_interfaces.msg import Time
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import QoSProfile
-from sensor_msgs.msg import CameraInfo, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from lgc_ros.ros.live import free_domain
 
@@ -158,6 +159,13 @@ def image_message(frame, stamp_ns=None) -> Image:
     message.header.stamp = stamp(frame.stamp_ns if stamp_ns is None else stamp_ns)
     message.step = 3 * message.width
     message.data.frombytes(np.ascontiguousarray(frame.image).tobytes())
+    return message
+
+
+def compressed_message(frame, stamp_ns=None, kind="png") -> CompressedImage:
+    """The picture of a frame, encoded by OpenCV."""
+    message = CompressedImage(header=image_message(frame, stamp_ns).header, format=kind)
+    message.data.frombytes(cv2.imencode(f".{kind}", frame.image)[1].tobytes())
     return message
 
 

@@ -29,6 +29,7 @@ from ros.processes import (
     DEADLINE_S,
     FRAME,
     OPTIONS,
+    compressed_message,
     environment,
     free_domain,
     image_message,
@@ -45,6 +46,7 @@ from visualization_msgs.msg import Marker, MarkerArray
 
 from lgc_ros.filter.backends.engines import ENGINES
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.encoding import image_from_message
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.ros.compat import CvBridge
@@ -313,7 +315,7 @@ def test_markers_and_matches_image_are_in_the_camera_frame(robot, camera, frames
     last_ns = camera.later(frames[2]).stamp_ns
     picture = heard(robot, Image, "matches_image", last_ns)
     assert (picture.width, picture.height, picture.encoding) == (320, 240, "bgr8")
-    assert not np.array_equal(CvBridge().imgmsg_to_cv2(picture), frames[2].image)
+    assert not np.array_equal(image_from_message(picture), frames[2].image)
 
     def newest():
         return next((a for a in inliers if a.markers[0].header.stamp == stamp(last_ns)), None)
@@ -925,11 +927,9 @@ def test_without_the_mounting_of_the_camera_nothing_is_published(tmp_path, frame
         def show():
             nonlocal now_ns
             now_ns += SECOND_NS // 10
-            picture = CvBridge().cv2_to_compressed_imgmsg(frames[0].image, "png")
-            picture.header = image_message(frames[0], now_ns).header
             clock.publish(Clock(clock=stamp(now_ns)))
             infos.publish(info_message(frames[0], now_ns + SECOND_NS // 1000))
-            images.publish(picture)
+            images.publish(compressed_message(frames[0], now_ns))
             robot.executor.spin_once(timeout_sec=0.1)
 
         mounting = f"no transform from base_frame 'base_link' to camera frame '{FRAME}'"

@@ -537,7 +537,8 @@ def test_invalid_wheel_odometry_is_reported_and_ignored():
 
 
 def depth_message(now_ns, depth):
-    message = compat.CvBridge().cv2_to_imgmsg(depth)
+    encoding = {"uint8": "bgr8", "uint16": "16UC1", "float32": "32FC1"}[depth.dtype.name]
+    message = compat.CvBridge().cv2_to_imgmsg(depth, encoding)
     message.header.stamp = stamp(now_ns)
     return message
 
