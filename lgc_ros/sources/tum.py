@@ -9,7 +9,6 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from transforms3d.quaternions import mat2quat
 
 from lgc_ros.errors import ImageError, SourceError
 from lgc_ros.geometry.camera import Camera
@@ -17,7 +16,13 @@ from lgc_ros.images.encoding import decode_unchanged
 from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.sources.base import GroundTruth, Loader, Source, camera_beside
 from lgc_ros.sources.files import read_lines
-from lgc_ros.sources.trajectory import format_stamp, parse_stamp, read_trajectory
+from lgc_ros.sources.trajectory import (
+    TUM_HEADER,
+    format_stamp,
+    parse_stamp,
+    read_trajectory,
+    tum_line,
+)
 
 log = logging.getLogger(__name__)
 
@@ -117,14 +122,12 @@ def write_tum(source: Iterable[Frame], folder: str | Path, progress: Progress | 
             depth = np.where(depth <= np.iinfo(np.uint16).max, depth, 0).astype(np.uint16)
             lists["depth"].append(f"{stamp} {_write_png(folder, 'depth', stamp, depth)}")
         if frame.T_wc is not None:
-            w, x, y, z = mat2quat(frame.T_wc[:3, :3])
-            numbers = (*frame.T_wc[:3, 3], x, y, z, w)
-            lists["groundtruth"].append(f"{stamp} " + " ".join(f"{n:.9f}" for n in numbers))
+            lists["groundtruth"].append(tum_line(frame.stamp_ns, frame.T_wc))
         camera = camera or frame.camera
-    columns = {"rgb": "filename", "depth": "filename", "groundtruth": "tx ty tz qx qy qz qw"}
     for name, lines in lists.items():
         if lines:
-            text = "\n".join([f"# timestamp {columns[name]}", *lines, ""])
+            header = TUM_HEADER if name == "groundtruth" else "# timestamp filename"
+            text = "\n".join([header, *lines, ""])
             (folder / f"{name}.txt").write_text(text)
     if camera is not None:
         camera.to_yaml(folder / "camera.yaml")

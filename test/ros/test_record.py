@@ -1,5 +1,6 @@
 """`lgc record`: what is on disk while it records, when it is ready, and when nothing comes."""
 
+import resource
 import signal
 
 import pytest
@@ -13,6 +14,8 @@ from std_msgs.msg import String
 
 from lgc_ros.errors import SourceError
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.ros.bags.recorder import bag_writer
+from lgc_ros.ros.bags.topics import typestore_of
 from lgc_ros.sources.bag_reader import open_bag
 from lgc_ros.sources.synthetic import SyntheticSource
 
@@ -43,10 +46,10 @@ def test_small_messages_are_on_disk_during_the_recording(tmp_path, name):
     assert recorded(part) == {NOTE: 2}
 
 
-def test_what_kill_9_leaves_is_evaluated_and_named_to_who_looks_for_the_rest(tmp_path):
+def test_what_kill_9_leaves_is_evaluated_and_named_to_who_looks_for_the_rest(tmp_path, walk):
     out, part = tmp_path / "out.mcap", tmp_path / "out.mcap.part"
     camera = Camera.from_K([[262, 0, 160], [0, 262, 120], [0, 0, 1]], 320, 240)
-    frames = list(SyntheticSource("walk", 4, camera=camera))
+    frames = list(SyntheticSource("walk", 4, camera=camera, world=walk.world))
     with recording(tmp_path, out, IMAGES, INFOS) as recorder:
         images, infos = recorder.speak(Image, IMAGES), recorder.speak(CameraInfo, INFOS)
         for frame in frames:
@@ -64,6 +67,24 @@ def test_what_kill_9_leaves_is_evaluated_and_named_to_who_looks_for_the_rest(tmp
         assert code == 1
         assert f"an interrupted recording left {part}" in said, said
         assert f"lgc run {part}" in said
+
+
+def test_a_full_disk_ends_a_recording_and_leaves_what_was_written(tmp_path):
+    out, limits = tmp_path / "out.mcap", resource.getrlimit(resource.RLIMIT_FSIZE)
+    kind = "std_msgs/msg/String"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with (
+            pytest.raises(SourceError, match=r"out\.mcap\.part cannot be written: File too large"),
+            bag_writer(out) as writer,
+        ):
+            connection = writer.add_connection(NOTE, kind, typestore=typestore_of(String))
+            for number in range(5):
+                writer.write(connection, number, bytes(30_000))
+                writer.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert recorded(tmp_path / "out.mcap.part") == {NOTE: 3}
 
 
 def test_a_recorder_killed_before_its_first_message_leaves_a_bag_that_says_so(tmp_path):
