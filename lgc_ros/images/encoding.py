@@ -7,6 +7,7 @@ patterns follow cv_bridge.
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, NamedTuple
 
 import cv2
@@ -57,8 +58,18 @@ DEPTH_ENCODINGS: dict[str, Encoding] = {
     "32FC1": Encoding("f4", 1),  # metres
 }
 
+
+def _pixel_limit(text: str) -> int:
+    """Value of OPENCV_IO_MAX_IMAGE_PIXELS: a number, with a suffix such as MB, as OpenCV reads it.
+
+    OpenCV itself reports a value that it cannot read.
+    """
+    found = re.fullmatch(r"(\d+)([KM]?)B?", text.strip(), re.IGNORECASE)
+    return int(found[1]) << {"": 0, "K": 10, "M": 20}[found[2].upper()] if found else 2**27
+
+
 # The default is set in lgc_ros/__init__.py.
-MAX_PIXELS = int(os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"])
+MAX_PIXELS = _pixel_limit(os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"])
 PNG_CHUNK_BYTES = 12  # length, type and checksum around the data of each chunk
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,14 @@ from lgc_ros.errors import ImageError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.encoding import decode_unchanged
 from lgc_ros.images.frame import Frame, read_image
-from lgc_ros.sources.base import GroundTruth, Loader, Source, camera_beside
+from lgc_ros.sources.base import (
+    DEPTH_WINDOW_NS,
+    GroundTruth,
+    Loader,
+    Progress,
+    Source,
+    camera_beside,
+)
 from lgc_ros.sources.files import read_lines
 from lgc_ros.sources.trajectory import (
     TUM_HEADER,
@@ -27,8 +34,6 @@ from lgc_ros.sources.trajectory import (
 log = logging.getLogger(__name__)
 
 DEPTH_FACTOR = 5000  # depth images have the unit 1/5000 m; 0 is unknown
-DEPTH_WINDOW_NS = 20_000_000  # maximum time between a color image and its depth image
-Progress = Callable[[Iterable[Frame]], Iterable[Frame]]
 
 
 def is_tum(path: Path) -> bool:
@@ -106,8 +111,7 @@ def _read_depth(path: Path) -> np.ndarray | None:
 def write_tum(source: Iterable[Frame], folder: str | Path, progress: Progress | None = None):
     """Write frames into a new folder, with depth, ground truth and camera where known.
 
-    Stamps have full nanosecond resolution. `progress` wraps the frames, as
-    `rich.progress.track` does.
+    Stamps have full nanosecond resolution.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

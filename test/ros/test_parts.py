@@ -18,6 +18,7 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 from nav_msgs.msg import Odometry
 from rclpy.context import Context
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 from ros.processes import DEADLINE_S, environment, free_domain, stamp
@@ -33,10 +34,12 @@ from lgc_ros.odometry.covariance import in_world
 from lgc_ros.odometry.map import Keyframe, View
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.profiles import config_folder, load_profile
+from lgc_ros.odometry.scale import ScaleOptions
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.ros import compat
 from lgc_ros.ros.diagnostics import Log, Monitor
+from lgc_ros.ros.inputs import Inputs
 from lgc_ros.ros.markers import inlier_markers
 from lgc_ros.ros.messages import (
     UNKNOWN_VARIANCE,
@@ -588,6 +591,22 @@ def test_a_callback_that_fails_does_not_end_the_node(monkeypatch):
     node.destroy_node()
     context.try_shutdown()
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("topic", ["camera_info", "odom"])
+def test_inputs_that_cannot_be_opened_leave_no_subscription(monkeypatch, topic):
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    context = Context()
+    context.init(domain_id=free_domain())
+    override = Parameter(f"qos_overrides./{topic}.subscription.reliability", value="perhaps")
+    node = Node("node", context=context, parameter_overrides=[override])
+    before = len(list(node.subscriptions))
+    options = OdometryOptions(scale=ScaleOptions(source="odom"))
+    with pytest.raises(ConfigError, match=f"invalid parameters qos_overrides./{topic}"):
+        Inputs(node, NodeParameters(odometry=options), print)
+    assert len(list(node.subscriptions)) == before
+    node.destroy_node()
+    context.try_shutdown()
 
 
 def odometry_yaml():

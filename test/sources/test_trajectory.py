@@ -65,7 +65,9 @@ def test_tum_files_preserve_stamps_in_nanoseconds_and_poses(tmp_path):
 def test_kitti_poses_that_are_not_12_finite_numbers_are_refused(tmp_path, wrong):
     file = tmp_path / "poses.txt"
     file.write_text(f"1 0 0 0 0 1 0 0 0 0 1 0\n1 0 0 {wrong} 0 1 0 0 0 0 1 0\n")
-    with pytest.raises(SourceError, match=f"poses.txt: '1 0 0 {wrong} .* is not 12 finite numbers"):
+    with pytest.raises(
+        SourceError, match=f"poses.txt: '1 0 0 {wrong} .* is not 12 finite numbers"
+    ):
         read_trajectory_file(file)
 
 
