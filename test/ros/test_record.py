@@ -71,17 +71,21 @@ def test_what_kill_9_leaves_is_evaluated_and_named_to_who_looks_for_the_rest(tmp
 
 def test_a_full_disk_ends_a_recording_and_leaves_what_was_written(tmp_path):
     out, limits = tmp_path / "out.mcap", resource.getrlimit(resource.RLIMIT_FSIZE)
-    kind = "std_msgs/msg/String"
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    try:
-        with (
-            pytest.raises(SourceError, match=r"out\.mcap\.part cannot be written: File too large"),
-            bag_writer(out) as writer,
-        ):
+
+    def record_much():
+        with bag_writer(out) as writer:
+            kind = "std_msgs/msg/String"
             connection = writer.add_connection(NOTE, kind, typestore=typestore_of(String))
             for number in range(5):
                 writer.write(connection, number, bytes(30_000))
                 writer.flush()
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(
+            SourceError, match=r"out\.mcap\.part cannot be written: File too large"
+        ):
+            record_much()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert recorded(tmp_path / "out.mcap.part") == {NOTE: 3}
