@@ -60,12 +60,10 @@ DEPTH_ENCODINGS: dict[str, Encoding] = {
 
 
 def _pixel_limit(text: str) -> int:
-    """Value of OPENCV_IO_MAX_IMAGE_PIXELS: a number, with a suffix such as MB, as OpenCV reads it.
-
-    OpenCV itself reports a value that it cannot read.
-    """
-    found = re.fullmatch(r"(\d+)([KM]?)B?", text.strip(), re.IGNORECASE)
-    return int(found[1]) << {"": 0, "K": 10, "M": 20}[found[2].upper()] if found else 2**27
+    """Value of OPENCV_IO_MAX_IMAGE_PIXELS: a number, perhaps with KB or MB, as OpenCV reads it."""
+    number = re.match(r"\d+", text)[0]  # cv2 cannot be imported with other values
+    suffix = text.removeprefix(number).upper()
+    return int(number) << {"KB": 10, "MB": 20}.get(suffix, 0)
 
 
 # The default is set in lgc_ros/__init__.py.
