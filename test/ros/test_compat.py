@@ -2,7 +2,6 @@
 
 import importlib.util
 import logging
-import os
 import sys
 import time
 
@@ -17,6 +16,7 @@ from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, qos_profile_sensor_data
+from ros.processes import free_domain
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
 
@@ -149,9 +149,8 @@ def nodes(monkeypatch):
     """Two nodes that find each other and nobody else, and a way to wait while both spin."""
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     context = Context()
-    context.init(domain_id=1 + os.getpid() % 100)
-    namespace = f"/compat_{os.getpid()}"
-    pair = [Node(name, context=context, namespace=namespace) for name in ("camera", "listener")]
+    context.init(domain_id=free_domain())
+    pair = [Node(name, context=context) for name in ("camera", "listener")]
     executor = SingleThreadedExecutor(context=context)
     for node in pair:
         executor.add_node(node)
