@@ -140,14 +140,16 @@ class Camera:
     def to_yaml(self, path: str | Path, name: str = "camera") -> None:
         """Write a ROS camera_info file, readable by `from_yaml` and ROS drivers."""
         P = np.column_stack([self.K, np.zeros(3)])
-        model, D = self.ros_distortion
         info = {
             "image_width": self.width,
             "image_height": self.height,
             "camera_name": name,
             "camera_matrix": _yaml_matrix(self.K),
-            "distortion_model": model,
-            "distortion_coefficients": _yaml_matrix(D[None]),
+            # ROS has no model without distortion; plumb_bob with zeros is equivalent.
+            "distortion_model": "plumb_bob" if self.model == "pinhole" else self.model,
+            "distortion_coefficients": _yaml_matrix(
+                (np.zeros(5) if self.model == "pinhole" else self.D)[None]
+            ),
             "rectification_matrix": _yaml_matrix(np.eye(3)),
             "projection_matrix": _yaml_matrix(P),
         }
@@ -162,11 +164,6 @@ class Camera:
     def focal(self) -> float:
         """Mean focal length in pixels; a threshold in pixels divided by it is normalized."""
         return float(self.K[0, 0] + self.K[1, 1]) / 2
-
-    @property
-    def ros_distortion(self) -> tuple[str, np.ndarray]:
-        """Model and D for camera_info: ROS has no model without distortion, plumb_bob fits."""
-        return ("plumb_bob", np.zeros(5)) if self.model == "pinhole" else (self.model, self.D)
 
     @property
     def has_distortion(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
 from lgc_ros.sources.bag_reader import STORAGE_SUFFIXES
 from lgc_ros.sources.bag_types import GROUND_TRUTH_TOPIC
-from lgc_ros.sources.base import Progress
 
 IMAGE_TOPIC = "/camera/image_raw"
 INFO_TOPIC = "/camera/camera_info"
@@ -27,6 +26,7 @@ TYPES = {
     GROUND_TRUTH_TOPIC: "geometry_msgs/msg/PoseStamped",
 }
 CODECS = {"jpeg": ".jpg", "png": ".png"}
+Progress = Callable[[Iterable[Frame]], Iterable[Frame]]
 
 
 def write_bag(
@@ -39,7 +39,8 @@ def write_bag(
 
     Images go to /camera/image_raw, or with a `compression` (jpeg, png) to
     /camera/image_raw/compressed; the camera to /camera/camera_info; poses of the camera's optical
-    frame in the world to /ground_truth. The recording time of a message is its stamp.
+    frame in the world to /ground_truth. The recording time of a message is its stamp. `progress`
+    wraps the frames, as `rich.progress.track` does.
     """
     try:
         from rosbags.rosbag2 import StoragePlugin, Writer
@@ -117,13 +118,14 @@ def _encoding(image: np.ndarray) -> str:
 
 
 def _camera_info(camera: Camera, header: Any, types: Mapping[str, type]) -> Any:
-    model, D = camera.ros_distortion
+    # ROS has no model without distortion; plumb_bob with zeros is equivalent.
+    pinhole = camera.model == "pinhole"
     return types["sensor_msgs/msg/CameraInfo"](
         header=header,
         height=camera.height,
         width=camera.width,
-        distortion_model=model,
-        d=D,
+        distortion_model="plumb_bob" if pinhole else camera.model,
+        d=np.zeros(5) if pinhole else camera.D,
         k=camera.K.ravel(),
         r=np.eye(3).ravel(),
         p=np.column_stack([camera.K, np.zeros(3)]).ravel(),

@@ -20,12 +20,6 @@ log = logging.getLogger(__name__)
 Loader = Callable[[], Frame]
 """Reads one frame; raises ImageError if that frame is missing or damaged."""
 
-Progress = Callable[[Iterable[Frame]], Iterable[Frame]]
-"""Wraps the frames that are written, as `rich.progress.track` does."""
-
-DEPTH_WINDOW_NS = 20_000_000
-"""Maximum time between an image and its depth image."""
-
 
 class GroundTruth(NamedTuple):
     """Origin of the ground-truth poses of frames, and the orientation of their world frame."""

@@ -14,7 +14,6 @@ from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.sources.files import read_lines
 
 TUM_LINE = "stamp tx ty tz qx qy qz qw"
-TUM_HEADER = "# timestamp tx ty tz qx qy qz qw"
 KITTI_COLUMNS = 12
 
 
@@ -69,16 +68,12 @@ def read_matrix(text: str, path: Path) -> np.ndarray:
 
 def write_trajectory(path: Path, trajectory: Trajectory) -> None:
     """Write a TUM file with stamps in full nanosecond resolution."""
-    stamps_ns = trajectory.stamps_ns.tolist()
-    lines = map(tum_line, stamps_ns, trajectory.T_wc)
-    path.write_text("\n".join([TUM_HEADER, *lines, ""]), encoding="utf-8")
-
-
-def tum_line(stamp_ns: int, T_wc: np.ndarray) -> str:
-    """A pose in TUM format."""
-    w, x, y, z = mat2quat(T_wc[:3, :3])
-    numbers = (*T_wc[:3, 3], x, y, z, w)
-    return f"{format_stamp(stamp_ns)} " + " ".join(f"{n:.9f}" for n in numbers)
+    lines = ["# timestamp tx ty tz qx qy qz qw"]
+    for stamp_ns, T_wc in zip(trajectory.stamps_ns.tolist(), trajectory.T_wc, strict=True):
+        w, x, y, z = mat2quat(T_wc[:3, :3])
+        numbers = (*T_wc[:3, 3], x, y, z, w)
+        lines.append(f"{format_stamp(stamp_ns)} " + " ".join(f"{n:.9f}" for n in numbers))
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 def write_kitti(path: Path, trajectory: Trajectory) -> None:

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
 import cv2
 import numpy as np
+from transforms3d.quaternions import mat2quat
 
 from lgc_ros.errors import ImageError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.encoding import decode_unchanged
 from lgc_ros.images.frame import Frame, read_image
-from lgc_ros.sources.base import (
-    DEPTH_WINDOW_NS,
-    GroundTruth,
-    Loader,
-    Progress,
-    Source,
-    camera_beside,
-)
+from lgc_ros.sources.base import GroundTruth, Loader, Source, camera_beside
 from lgc_ros.sources.files import read_lines
-from lgc_ros.sources.trajectory import (
-    TUM_HEADER,
-    format_stamp,
-    parse_stamp,
-    read_trajectory,
-    tum_line,
-)
+from lgc_ros.sources.trajectory import format_stamp, parse_stamp, read_trajectory
 
 log = logging.getLogger(__name__)
 
 DEPTH_FACTOR = 5000  # depth images have the unit 1/5000 m; 0 is unknown
+DEPTH_WINDOW_NS = 20_000_000  # maximum time between a color image and its depth image
+Progress = Callable[[Iterable[Frame]], Iterable[Frame]]
 
 
 def is_tum(path: Path) -> bool:
@@ -111,7 +101,8 @@ def _read_depth(path: Path) -> np.ndarray | None:
 def write_tum(source: Iterable[Frame], folder: str | Path, progress: Progress | None = None):
     """Write frames into a new folder, with depth, ground truth and camera where known.
 
-    Stamps have full nanosecond resolution.
+    Stamps have full nanosecond resolution. `progress` wraps the frames, as
+    `rich.progress.track` does.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -126,12 +117,14 @@ def write_tum(source: Iterable[Frame], folder: str | Path, progress: Progress | 
             depth = np.where(depth <= np.iinfo(np.uint16).max, depth, 0).astype(np.uint16)
             lists["depth"].append(f"{stamp} {_write_png(folder, 'depth', stamp, depth)}")
         if frame.T_wc is not None:
-            lists["groundtruth"].append(tum_line(frame.stamp_ns, frame.T_wc))
+            w, x, y, z = mat2quat(frame.T_wc[:3, :3])
+            numbers = (*frame.T_wc[:3, 3], x, y, z, w)
+            lists["groundtruth"].append(f"{stamp} " + " ".join(f"{n:.9f}" for n in numbers))
         camera = camera or frame.camera
+    columns = {"rgb": "filename", "depth": "filename", "groundtruth": "tx ty tz qx qy qz qw"}
     for name, lines in lists.items():
         if lines:
-            header = TUM_HEADER if name == "groundtruth" else "# timestamp filename"
-            text = "\n".join([header, *lines, ""])
+            text = "\n".join([f"# timestamp {columns[name]}", *lines, ""])
             (folder / f"{name}.txt").write_text(text)
     if camera is not None:
         camera.to_yaml(folder / "camera.yaml")

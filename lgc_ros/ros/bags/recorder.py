@@ -13,7 +13,6 @@ from pathlib import Path
 
 from rclpy.clock import Clock, ClockType
 from rclpy.subscription import Subscription
-from rosbags.interfaces import Connection
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.rosbag2.storage_mcap import McapWriter
 
@@ -191,42 +190,16 @@ class _FlushedMcap(McapWriter):
 
 
 class BagWriter(Writer):
-    """Writes a rosbag2 (MCAP); `flush` puts all messages so far on disk.
-
-    All methods raise SourceError if the disk is full.
-    """
+    """Writes a rosbag2 (MCAP); `flush` puts all messages so far on disk."""
 
     STORAGE_PLUGINS = {StoragePlugin.MCAP: _FlushedMcap}  # noqa: RUF012
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, version=9, storage_plugin=StoragePlugin.MCAP)
 
-    def open(self) -> None:
-        with _explained(self.path):
-            super().open()
-            self.flush()
-
-    def write(self, connection: Connection, timestamp: int, data: bytes) -> None:
-        with _explained(self.path):
-            super().write(connection, timestamp, data)
-
     def flush(self) -> None:
-        with _explained(self.path):
-            if self.storage is not None:
-                self.storage.flush()
-
-    def close(self) -> None:
-        with _explained(self.path):
-            super().close()
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        written = "; what was written before is readable" if folder.exists() else ""
-        raise SourceError(f"{folder} cannot be written: {error.strerror}{written}") from error
+        if self.storage is not None:
+            self.storage.flush()
 
 
 @contextmanager
@@ -243,7 +216,11 @@ def bag_writer(out: Path) -> Iterator[BagWriter]:
     if folder.exists():
         raise SourceError(f"{leftover(folder)}; choose another name, or remove it")
     writer = BagWriter(folder)
-    writer.open()
+    try:
+        writer.open()
+        writer.flush()
+    except OSError as error:
+        raise SourceError(f"{folder} cannot be written: {error.strerror}") from error
     try:
         yield writer
     finally:
