@@ -42,14 +42,6 @@ PairMethodsOption = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME", help=f"{METHOD_HELP} Repeat to compare several."),
 ]
-StoredFeaturesOption = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="As for `lgc match`, or stored:SUFFIX for HDF5 files beside the images, e.g. "
-        "stored:.sift-2000.hdf5 or stored:.desc.h5 (LIFT).",
-    ),
-]
 ImageFolderOption = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Image folder. Default: images/ beside pairs.txt."),
@@ -75,7 +67,14 @@ def pairs(
     folder: Annotated[Path, typer.Argument(help="Folder with pairs.txt and images/.")],
     method: PairMethodsOption = None,
     keypoints: KeypointsOption = 2000,
-    features: StoredFeaturesOption = "sift",
+    features: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="As for `lgc match`, or stored:SUFFIX for HDF5 files beside the images, e.g. "
+            "stored:.sift-2000.hdf5 or stored:.desc.h5 (LIFT).",
+        ),
+    ] = "sift",
     model: ModelOption = None,
     device: DeviceOption = "auto",
     threshold: ThresholdOption = None,

@@ -38,10 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-VideoOption = Annotated[
-    bool, typer.Option("--video", help="Also write video.mp4 with annotated frames.")
-]
-
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
@@ -73,7 +69,9 @@ def run(
     limit: LimitOption = None,
     gt: GroundTruthOption = None,
     align: AlignOption = "sim3",
-    video: VideoOption = False,
+    video: Annotated[
+        bool, typer.Option("--video", help="Also write video.mp4 with annotated frames.")
+    ] = False,
     out: OutOption = None,
     image_topic: ImageTopicOption = None,
     camera_info_topic: InfoTopicOption = None,
