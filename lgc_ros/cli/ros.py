@@ -5,6 +5,7 @@ ROS is imported when they run, so that all other commands work without it.
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,7 +92,12 @@ def register(app: typer.Typer) -> None:
 
 
 def odometry_node() -> int:
-    """Entry point of `odometry_node`, with a clear error if ROS is not installed."""
+    """Entry point of `odometry_node`, with a clear error if ROS is not installed.
+
+    Loading takes seconds. A signal in that time ends the process: as a KeyboardInterrupt it may
+    get lost in the imports of libraries, and the node would go on.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with explained_errors():
         from lgc_ros.ros.odometry_node import main
     return main()

@@ -1131,3 +1131,30 @@ def test_a_publisher_with_incompatible_qos_is_named(camera, robot):
     robot.node.destroy_publisher(camera.infos)
     camera.plug_in()
     camera.show_another()
+
+
+IMPATIENT = """
+import time
+print("loading", flush=True)
+try:
+    time.sleep(600)
+except BaseException:
+    pass
+"""
+
+
+def test_a_signal_while_the_node_loads_is_not_lost_in_the_imports_of_a_library(tmp_path):
+    library = tmp_path / "cv_bridge.py"
+    library.write_text(IMPATIENT)
+    code = "from lgc_ros.cli.ros import odometry_node; odometry_node()"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment(free_domain(), tmp_path) | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == -signal.SIGINT
