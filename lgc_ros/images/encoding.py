@@ -7,7 +7,6 @@ patterns follow cv_bridge.
 from __future__ import annotations
 
 import os
-import re
 from typing import Any, NamedTuple
 
 import cv2
@@ -61,9 +60,8 @@ DEPTH_ENCODINGS: dict[str, Encoding] = {
 
 def _pixel_limit(text: str) -> int:
     """Value of OPENCV_IO_MAX_IMAGE_PIXELS: a number, perhaps with KB or MB, as OpenCV reads it."""
-    number = re.match(r"\d+", text)[0]  # cv2 cannot be imported with other values
-    suffix = text.removeprefix(number).upper()
-    return int(number) << {"KB": 10, "MB": 20}.get(suffix, 0)
+    suffix = text.lstrip("0123456789")  # cv2 cannot be imported with other values
+    return int(text.removesuffix(suffix)) << {"KB": 10, "MB": 20}.get(suffix.upper(), 0)
 
 
 # The default is set in lgc_ros/__init__.py.

@@ -8,7 +8,7 @@ Import this module where a bag is opened: rosbags is optional.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ class BagReader(AnyReader):
 
     def messages(
         self,
-        connections: Iterable[Connection] = (),
+        connections: Collection[Connection] = (),
         start: int | None = None,
         stop: int | None = None,
     ) -> Generator[tuple[Connection, int, bytes], None, None]:
@@ -95,8 +95,9 @@ def _check_chunks(reader: AnyReader) -> None:
 
 def _indexed_chunks(reader: AnyReader) -> Iterator[Any]:
     for part in reader.readers:
-        for storage in getattr(part.storage, "storages", [part.storage]):
-            yield from getattr(storage, "chunks", ())
+        storage = getattr(part, "storage", part)
+        for file in getattr(storage, "storages", [storage]):
+            yield from getattr(file, "chunks", ())
 
 
 def _expand_zstd(data: bytes, size: int) -> bytes:

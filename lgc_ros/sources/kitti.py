@@ -50,11 +50,11 @@ def open_kitti(
             )
         camera = Camera.from_K(P[:, :3], *first_image_size(images))
     stamps_ns = _read_times(path / "times.txt", images)
-    poses, ground_truth = [None] * len(images), None
+    poses: Sequence[np.ndarray | None] | np.ndarray = [None] * len(images)
+    ground_truth = None
     if pose_file := find_poses(path):
-        poses, ground_truth = read_poses(pose_file, images), GroundTruth(str(pose_file), "xz")
-        if P is not None:
-            poses = poses @ T_camera0_camera(P)
+        ground_truth = GroundTruth(str(pose_file), "xz")
+        poses = read_poses(pose_file, images) @ (np.eye(4) if P is None else T_camera0_camera(P))
 
     def load(index: int) -> Frame:
         image = read_image(images[index])
