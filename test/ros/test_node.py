@@ -29,6 +29,7 @@ from ros.processes import (
     DEADLINE_S,
     FRAME,
     OPTIONS,
+    completed,
     compressed_message,
     environment,
     free_domain,
@@ -1049,13 +1050,8 @@ def test_unknown_parameters_cause_a_warning_with_the_closest_name(tmp_path):
 
 
 def run_node(tmp_path, *arguments, **variables):
-    return subprocess.run(
-        [sys.executable, "-m", "lgc_ros.ros.odometry_node", *arguments],
-        env=environment(free_domain(), tmp_path) | variables,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
+    command = [sys.executable, "-m", "lgc_ros.ros.odometry_node", *arguments]
+    return completed(tmp_path, command, **variables)
 
 
 def test_help_lists_topics_parameters_and_examples_without_starting_ros(tmp_path):

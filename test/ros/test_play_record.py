@@ -11,7 +11,7 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from ros.processes import DEADLINE_S, environment, free_domain, lgc_command, running_process
+from ros.processes import DEADLINE_S, completed, free_domain, lgc_command, running_process
 from rosbags.interfaces import (
     Qos,
     QosDurability,
@@ -118,13 +118,7 @@ def stamps(heard):
 
 def lgc(folder, *words, domain=None):
     """Runs a command to its end; exit code and all it said, white space folded."""
-    done = subprocess.run(
-        lgc_command(*words),
-        env=environment(domain or free_domain(), folder),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
+    done = completed(folder, lgc_command(*words), domain)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 

@@ -1,6 +1,5 @@
 """A node survives a failing callback, and ends although DDS hangs."""
 
-import subprocess
 import sys
 import threading
 
@@ -10,7 +9,7 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
 from rclpy.context import Context
 from rclpy.node import Node
-from ros.processes import DEADLINE_S, environment, free_domain
+from ros.processes import completed, free_domain
 
 from lgc_ros.ros.odometry_node import spin
 
@@ -44,13 +43,7 @@ with session.session("stuck") as ros:
 
 
 def test_a_process_whose_dds_shutdown_hangs_ends_with_an_error(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", STUCK],
-        env=environment(free_domain(), tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
+    done = completed(tmp_path, [sys.executable, "-c", STUCK])
     assert done.returncode == 1
     assert "session.py" in done.stderr
     assert "in shut_down" in done.stderr
