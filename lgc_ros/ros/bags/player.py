@@ -173,10 +173,14 @@ class _Player:
 
     def _await_subscribers(self) -> None:
         for name in self._awaited:
-            publisher = self._publishers.get(name)
-            others = partial(self._session.node.count_subscribers, name)
-            count = publisher.get_subscription_count if publisher else others
-            self._await_subscriber(count, name)
+            self._await_subscriber(partial(self._has_subscriber, name), name)
+
+    def _has_subscriber(self, name: str) -> bool:
+        """Whether a topic is subscribed to; if it is played here, by a connected subscriber."""
+        publisher = self._publishers.get(name)
+        if publisher is None:
+            return self._session.node.count_subscribers(name) > 0
+        return publisher.get_subscription_count() > 0
 
     def _await_subscriber(self, done: Callable[[], bool], *names: str) -> None:
         session = self._session
@@ -192,7 +196,7 @@ class _Player:
         """Wait until DDS has connected the subscriber of the images, so that it misses none."""
 
         def listens() -> bool:
-            return any(self._publishers[name].get_subscription_count() for name in asking)
+            return any(map(self._has_subscriber, asking))
 
         def all_connected() -> bool:
             return all(
@@ -209,10 +213,8 @@ class _Player:
         """Wait until the last reliable messages are acknowledged."""
         until_s = time.monotonic() + ACKNOWLEDGED_S
         for publisher in self._publishers.values():
-            self._session.spin_until(
-                lambda publisher=publisher: publisher.wait_for_all_acked(Duration(seconds=0.1)),
-                until_s,
-            )
+            acknowledged = partial(publisher.wait_for_all_acked, Duration(seconds=0.1))
+            self._session.spin_until(acknowledged, until_s)
 
     def _play_once(self, connections: list[Connection], progress: Progress) -> None:
         """Play the span once; bag time pauses while waiting for an answer."""
@@ -292,7 +294,7 @@ class _Answers:
         subscription = node.create_subscription(
             message_class(kind), topic, self._on_answer, DEPTH, raw=True
         )
-        self._session.spin_until(subscription.get_publisher_count)
+        self._session.spin_until(lambda: subscription.get_publisher_count() > 0)
 
     def _on_answer(self, data: bytes) -> None:
         self._answered_ns = serialized_stamp_ns(data)
