@@ -21,21 +21,22 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def walk():
+def walk(world):
     """A noisy walk of 60 frames through a synthetic room."""
     from lgc_ros.sources.synthetic import SyntheticSource
 
-    return SyntheticSource("walk", 60, noise=2.0)
+    return SyntheticSource("walk", 60, noise=2.0, world=world)
 
 
 @pytest.fixture(scope="session")
-def short_walk():
+def short_walk(world):
     """14 small frames of a walk, in memory."""
     from runs import CAMERA, Frames
 
     from lgc_ros.sources.synthetic import SyntheticSource
 
-    return Frames(SyntheticSource("walk", 14, rate_hz=10.0, camera=CAMERA, noise=1.5))
+    options = {"rate_hz": 10.0, "camera": CAMERA, "noise": 1.5, "world": world}
+    return Frames(SyntheticSource("walk", 14, **options))
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +61,7 @@ def tum_folder(short_walk, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def world():
-    """A synthetic room."""
+    """A synthetic room; painting it takes seconds."""
     from lgc_ros.synthetic import World
 
     return World(seed=0)

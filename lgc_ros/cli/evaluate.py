@@ -38,6 +38,21 @@ log = logging.getLogger(__name__)
 
 BAG_METHODS = ["cn", "ransac+ratio"]
 
+PairMethodsOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help=f"{METHOD_HELP} Repeat to compare several."),
+]
+ImageFolderOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Image folder. Default: images/ beside pairs.txt."),
+]
+PairLimitOption = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Evaluate N evenly spaced pairs.")
+]
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Skip malformed lines and unreadable images.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
@@ -50,10 +65,7 @@ def register(app: typer.Typer) -> None:
 
 def pairs(
     folder: Annotated[Path, typer.Argument(help="Folder with pairs.txt and images/.")],
-    method: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help=f"{METHOD_HELP} Repeat to compare several."),
-    ] = None,
+    method: PairMethodsOption = None,
     keypoints: KeypointsOption = 2000,
     features: Annotated[
         str,
@@ -66,16 +78,9 @@ def pairs(
     model: ModelOption = None,
     device: DeviceOption = "auto",
     threshold: ThresholdOption = None,
-    images: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Image folder. Default: images/ beside pairs.txt."),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Evaluate N evenly spaced pairs.")
-    ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Skip malformed lines and unreadable images.")
-    ] = False,
+    images: ImageFolderOption = None,
+    limit: PairLimitOption = None,
+    skip_bad: SkipBadOption = False,
     json_file: JsonOption = None,
     out: Annotated[
         Path | None,

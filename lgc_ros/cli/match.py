@@ -21,6 +21,18 @@ from lgc_ros.errors import LgcError
 
 LOW_PARALLAX_DEG = 0.2
 
+TruePoseOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="True pose T_10 (text, 4x4, camera 0 to camera 1): report the pose error, and draw "
+        "true matches green and outliers red.",
+    ),
+]
+PictureOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a picture of the matches.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
@@ -46,17 +58,8 @@ def match(
     model: ModelOption = None,
     device: DeviceOption = "auto",
     threshold: ThresholdOption = None,
-    gt: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="True pose T_10 (text, 4x4, camera 0 to camera 1): report the pose error, and "
-            "draw true matches green and outliers red.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a picture of the matches.")
-    ] = None,
+    gt: TruePoseOption = None,
+    out: PictureOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Estimate the relative pose of two images and draw its matches.

@@ -141,17 +141,18 @@ class Monitor:
 
     def why_no_scale(self, p: NodeParameters) -> str:
         """Why the scale source provides no measurements, and the remedy; empty if it does."""
-        if self.scale_watch is None:
+        watch, source = self.scale_watch, self.scale_input
+        if watch is None or source is None:
             return ""
-        complaint = self.scale_watch.complaint()
-        if not complaint and time.monotonic() - self.scale_input.met_s > SILENT_S:
-            between_ns = smallest_difference_ns(self.scale_watch, self.images)
-            is_depth = self.scale_input.name == DepthImages.name
+        complaint = watch.complaint()
+        if not complaint and time.monotonic() - source.met_s > SILENT_S:
+            between_ns = smallest_difference_ns(watch, self.images)
+            is_depth = source.name == DepthImages.name
             remedy = _stamp_remedy(between_ns, p) if is_depth else ONE_CLOCK
-            complaint = _never_match(self.scale_watch, self.images, remedy)
-        complaint = complaint or self.scale_input.fault
+            complaint = _never_match(watch, self.images, remedy)
+        complaint = complaint or source.fault
         consequence = _without_scale(self._state)
-        return complaint and f"no scale from {self.scale_input.name}, {consequence}: {complaint}"
+        return complaint and f"no scale from {source.name}, {consequence}: {complaint}"
 
     def report(
         self, name: str, setup: Mapping[str, str], dropped: int, p: NodeParameters
@@ -216,7 +217,9 @@ class Monitor:
 
     def _scale_messages(self) -> dict[str, int]:
         watch, source = self.scale_watch, self.scale_input
-        return {} if watch is None else {f"{source.name}_messages": watch.count}
+        if watch is None or source is None:
+            return {}
+        return {f"{source.name}_messages": watch.count}
 
     def _measurements(self, state: OdometryState | None) -> dict[str, object]:
         if state is None:

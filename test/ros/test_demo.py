@@ -92,10 +92,10 @@ def test_images_and_recordings_are_written_beside_the_report(demo):
 
 
 @pytest.fixture(scope="module")
-def bag(tmp_path_factory):
+def bag(tmp_path_factory, world):
     K = [[131.0, 0, 79.5], [0, 131.0, 59.5], [0, 0, 1]]
     path = tmp_path_factory.mktemp("bag") / "walk"
-    write_bag(SyntheticSource("walk", 8, camera=Camera.from_K(K, 160, 120)), path)
+    write_bag(SyntheticSource("walk", 8, camera=Camera.from_K(K, 160, 120), world=world), path)
     return path
 
 
