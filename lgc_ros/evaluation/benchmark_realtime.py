@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def realtime_times(
     live = VisualOdometry(replace(options, tracking=FLOW), background=True)
     rows: list[dict[str, float]] = []
     for _ in range(rounds + 1):
-        extraction = [_milliseconds(lambda f=frame: flow.extract(f.image)) for frame in frames]
+        extraction = [_milliseconds(partial(flow.extract, frame.image)) for frame in frames]
         by_flow, by_match = (_frame_times(odometry, frames) for odometry in (flow, match))
         latencies, processor_ms = _paced(live, frames)
         rows.append(
@@ -73,7 +74,7 @@ def realtime_ratios(times: Times) -> Times:
 
 def _frame_times(odometry: VisualOdometry, frames: Sequence[Frame]) -> list[float]:
     odometry.reset()
-    return [_milliseconds(lambda f=frame: odometry.process(f)) for frame in frames]
+    return [_milliseconds(partial(odometry.process, frame)) for frame in frames]
 
 
 def _paced(odometry: VisualOdometry, frames: Sequence[Frame]) -> tuple[list[float], float]:

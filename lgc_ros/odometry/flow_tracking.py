@@ -8,7 +8,6 @@ it is the same for both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,87 +15,44 @@ import numpy as np
 from lgc_ros.estimation.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
 from lgc_ros.estimation.methods import FILTER_ESTIMATOR
 from lgc_ros.estimation.two_view import TwoViewResult
-from lgc_ros.features.keypoints import features_from_rows, strongest_spread
+from lgc_ros.features.keypoints import features_from_rows
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.epipolar import essential_from_pose, homogeneous
 from lgc_ros.matching.correspondences import Correspondences
+from lgc_ros.odometry.anchor import MIN_POINTS, SIGMA_PX, Anchor, Patches
 from lgc_ros.odometry.map import (
     OUTLIER_SIGMAS,
     HasPose,
     Keyframe,
-    LandmarkMap,
     View,
     motion_between,
 )
 from lgc_ros.odometry.motion_search import ReferenceMatches
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.patch_alignment import LEVELS, align_patches, image_pyramid
+from lgc_ros.odometry.patch_alignment import LEVELS, align_patches
 from lgc_ros.odometry.pose_optimization import (
     MEDIAN_OF_TWO,
     is_determined,
-    project,
     refine_pose,
     residual_scale,
 )
 from lgc_ros.odometry.tracking import Pose, Track
 
-# Points that are followed, spread over the image, and the fewest that locate a frame.
-MAX_POINTS, MIN_POINTS = 250, 30
 # Share of the points found that must agree with the pose.
 MIN_AGREEING = 0.5
 # Share of the keypoints in view that must be found where no pose can confirm them.
 MIN_FOUND = 0.5
-# Standard deviation of the position of an aligned patch: at least, and at most. It is measured in
-# every frame; blur and rolling shutter increase it.
-SIGMA_PX, MAX_SIGMA_PX = 0.15, 1.0
+# The noise of the points is measured in every frame, since blur and rolling shutter increase it;
+# this is its largest standard deviation.
+MAX_SIGMA_PX = 1.0
 # Outliers are rejected more strictly where the noise was measured.
 MEASURED_OUTLIER_SIGMAS = OUTLIER_SIGMAS / 2
 # Coarsest pyramid level for landmarks, which are near their projections.
 NEAR_LEVEL = 3
 # Largest predicted change of the area of a patch.
 MAX_ZOOM = 3.0
-# A landmark projected further from its keypoint may be in front of other texture.
-MAX_OFFSET_PX = 1.5
 # Samples of the two-view estimator.
 SAMPLES = 50
-
-
-@dataclass(frozen=True, eq=False)
-class Patches:
-    """Patches of one keyframe.
-
-    Attributes:
-        keyframe: where they are taken from.
-        rows: (M,) keypoints of the keyframe that they belong to.
-        pixels: (M, 2) their centers.
-        depths: (M,) of the points in the keyframe; empty if unknown.
-        pyramid: of the keyframe's image.
-    """
-
-    keyframe: Keyframe
-    rows: np.ndarray
-    pixels: np.ndarray
-    depths: np.ndarray
-    pyramid: list[np.ndarray]
-
-
-@dataclass(frozen=True, eq=False)
-class Anchor:
-    """Points that are followed from a keyframe: a copy of what tracking needs of the map.
-
-    Tracking can go on with it while the map changes.
-
-    Attributes:
-        keyframe: the keyframe, with the points as its keypoints; its landmark ids refer to
-            `landmarks`.
-        landmarks: those of the points. None before there are enough.
-        sources: patches of the points, in the order of the points. Landmarks that the keyframe
-            does not show, because of blur for example, have patches in keyframes before.
-    """
-
-    keyframe: Keyframe
-    landmarks: LandmarkMap | None
-    sources: list[Patches]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,102 +68,6 @@ class Followed:
     view: View
     track: Track
     overlap: float
-
-
-def landmark_patches(
-    keyframe: Keyframe, landmarks: LandmarkMap, known: np.ndarray, count: int = MAX_POINTS
-) -> Patches | None:
-    """Patches of landmarks that a keyframe shows, spread over the image; None without an image.
-
-    They are taken where the landmarks are projected to, not where keypoints were detected: the
-    noise of the detection would shift all poses that rest on this keyframe.
-
-    Args:
-        known: (L + 1,) bool, landmarks that are left out; NONE is the last one.
-    """
-    view = keyframe.view
-    if view.gray is None:
-        return None
-    rows = np.flatnonzero(~known[keyframe.landmark_ids] & (keyframe.landmark_ids >= 0))
-    points = landmarks.points[keyframe.landmark_ids[rows]]
-    points_cam = points @ keyframe.R_cw.T + keyframe.t_cw
-    pixels = view.camera.project(points_cam)
-    near = np.linalg.norm(pixels - view.features.points[rows], axis=1) < MAX_OFFSET_PX
-    chosen = np.flatnonzero(near)
-    chosen = chosen[strongest_spread(pixels[chosen], count, view.camera.size)]
-    depths = points_cam[chosen, 2]
-    return Patches(keyframe, rows[chosen], pixels[chosen], depths, image_pyramid(view.gray))
-
-
-def landmark_anchor(
-    keyframe: Keyframe, landmarks: LandmarkMap, others: Sequence[Keyframe] = ()
-) -> Anchor | None:
-    """Follow the landmarks that a keyframe shows, and those of others; None if they are too few.
-
-    Args:
-        others: keyframes whose landmarks are followed, too, as far as the first shows them not.
-    """
-    sources, seen = [], []
-    known = np.zeros(len(landmarks.points) + 1, bool)
-    for source in (keyframe, *others):
-        count = MAX_POINTS - sum(len(ids) for ids in seen)
-        patches = landmark_patches(source, landmarks, known, count) if count > 0 else None
-        if patches is not None and len(patches.rows):
-            seen.append(source.landmark_ids[patches.rows])
-            known[source.landmark_ids] = True
-            sources.append(_copied(patches))
-    if sum(len(ids) for ids in seen) < MIN_POINTS:
-        return None
-    ids = np.concatenate(seen)
-    local = LandmarkMap(SIGMA_PX, len(sources) + 1)
-    local.points = landmarks.points[ids]
-    # A landmark is uncertain along its ray only: across, it is wherever its patch is.
-    local.covariances = np.concatenate(
-        [
-            _along_rays(patches, landmarks.covariances[part])
-            for patches, part in zip(sources, seen, strict=True)
-        ]
-    )
-    copy = Keyframe(_view_of(keyframe, local.points), keyframe.R_cw, keyframe.t_cw)
-    copy.covariance, copy.landmark_ids = keyframe.covariance, np.arange(len(ids))
-    local.keyframes = [copy, *(patches.keyframe for patches in sources)]
-    return Anchor(copy, local, sources)
-
-
-def _copied(patches: Patches) -> Patches:
-    """The same with a copy of the keyframe, which keeps its pose when the map changes."""
-    keyframe = patches.keyframe
-    return replace(patches, keyframe=Keyframe(keyframe.view, keyframe.R_cw, keyframe.t_cw))
-
-
-def _along_rays(patches: Patches, covariances: np.ndarray) -> np.ndarray:
-    """(M, 3, 3) the part of the landmarks' covariances along their rays."""
-    R_cw = patches.keyframe.R_cw
-    rays = homogeneous(patches.keyframe.view.camera.normalize(patches.pixels)) @ R_cw
-    variances = np.einsum("i,nij,j->n", R_cw[2], covariances, R_cw[2])
-    return variances[:, None, None] * rays[:, :, None] * rays[:, None, :]
-
-
-def _view_of(keyframe: Keyframe, points: np.ndarray) -> View:
-    """A keyframe's view of these points of the world."""
-    view, points_cam = keyframe.view, points @ keyframe.R_cw.T + keyframe.t_cw
-    x, _ = project(points_cam)
-    pixels = view.camera.project(points_cam)
-    features = features_from_rows(
-        "flow", pixels.astype(np.float32), np.empty((len(points), 0), np.float32)
-    )
-    return replace(view, features=features, x=x)
-
-
-def keypoint_anchor(keyframe: Keyframe) -> Anchor | None:
-    """Follow keypoints of a keyframe that shows no landmarks yet."""
-    view = keyframe.view
-    if view.gray is None or len(view.x) < MIN_POINTS:
-        return None
-    pixels = view.features.points
-    rows = strongest_spread(pixels, MAX_POINTS, view.camera.size)
-    pyramid = image_pyramid(view.gray)
-    return Anchor(keyframe, None, [Patches(keyframe, rows, pixels[rows], np.empty(0), pyramid)])
 
 
 def follow_landmarks(
@@ -401,20 +261,3 @@ def _predicted_warps(
         zoom = abs(np.linalg.det(warps))
         warps[~((zoom < MAX_ZOOM) & (zoom > 1 / MAX_ZOOM))] = np.nan
     return warps
-
-
-def with_points(view: View, pixels: np.ndarray, source: View, rows: np.ndarray) -> View:
-    """Add keypoints of another view, found at these pixels, to a view.
-
-    They keep the descriptors they have in the other view.
-    """
-    f, origin = view.features, source.features.subset(rows)
-    features = replace(
-        f,
-        points=np.concatenate([f.points, pixels.astype(np.float32)]),
-        descriptors=np.concatenate([f.descriptors, origin.descriptors]),
-        sizes=np.concatenate([f.sizes, origin.sizes]),
-        angles=np.concatenate([f.angles, origin.angles]),
-        responses=np.concatenate([f.responses, origin.responses]),
-    )
-    return replace(view, features=features, x=np.vstack([view.x, view.camera.normalize(pixels)]))

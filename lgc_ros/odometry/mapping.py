@@ -8,7 +8,8 @@ from lgc_ros.geometry.epipolar import essential_from_pose, sampson_distance
 from lgc_ros.matching.correspondences import match, row_distances
 from lgc_ros.matching.guided import NOT_FOUND, match_guided
 from lgc_ros.odometry import covariance
-from lgc_ros.odometry.flow_tracking import find_patches, landmark_patches, with_points
+from lgc_ros.odometry.anchor import landmark_patches, with_points
+from lgc_ros.odometry.flow_tracking import find_patches
 from lgc_ros.odometry.keyframe_matching import KeyframeMatcher
 from lgc_ros.odometry.local_adjustment import adjust_window
 from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, View, motion_between

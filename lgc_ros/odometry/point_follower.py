@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lgc_ros.odometry.flow_tracking import (
-    Anchor,
-    Followed,
-    follow_keypoints,
-    follow_landmarks,
-    keypoint_anchor,
-    landmark_anchor,
-)
+from lgc_ros.odometry.anchor import Anchor, keypoint_anchor, landmark_anchor
+from lgc_ros.odometry.flow_tracking import Followed, follow_keypoints, follow_landmarks
 from lgc_ros.odometry.map import HasPose, Keyframe, LandmarkMap, View
 from lgc_ros.odometry.patch_alignment import image_pyramid
 

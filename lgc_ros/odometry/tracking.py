@@ -66,11 +66,13 @@ class Reference:
     Attributes:
         most_matches: largest number of matches a view had with it.
         views: matches of the views since then, for initialization.
+        retry_parallax_deg: no map is initialized from less, since an attempt has failed.
     """
 
     keyframe: Keyframe
     most_matches: int = 0
     views: list[ReferenceMatches] = field(default_factory=list)
+    retry_parallax_deg: float = 0.0
 
     def saw(self, track: Track) -> None:
         """Count the matches of a view."""
