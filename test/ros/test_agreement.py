@@ -53,12 +53,7 @@ def run(folder, *words, domain):
 def test_the_node_and_the_offline_replay_give_the_same_poses(bag, method, tmp_path):
     domain, recorded = free_domain(), tmp_path / "live.mcap"
     topics = "-r", f"image:={IMAGE_TOPIC}", "-r", f"camera_info:={INFO_TOPIC}"
-    settings = {
-        "method": method,
-        "max_keypoints": KEYPOINTS,
-        "base_frame": CAMERA_FRAME,
-        "background_mapping": False,
-    }
+    settings = {"method": method, "max_keypoints": KEYPOINTS, "base_frame": CAMERA_FRAME}
     with (
         running_node(tmp_path / "node", *topics, domain=domain, **settings, **RELIABLE),
         running_process(
