@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,7 @@ from lgc_ros.cli.options import (
     CameraOption,
     DepthTopicOption,
     EveryOption,
+    ForceOption,
     GroundTruthOption,
     ImageTopicOption,
     InfoTopicOption,
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
     from lgc_ros.evaluation.runner import Run
     from lgc_ros.odometry.options import OdometryOptions
     from lgc_ros.sources import Source
+    from lgc_ros.visualization.video import VideoWriter
 
 log = logging.getLogger(__name__)
+
+VIDEO = "video.mp4"
 
 
 def register(app: typer.Typer) -> None:
@@ -74,6 +79,7 @@ def run(
         bool, typer.Option("--video", help="Also write video.mp4 with annotated frames.")
     ] = False,
     out: OutOption = None,
+    force: ForceOption = False,
     image_topic: ImageTopicOption = None,
     camera_info_topic: InfoTopicOption = None,
     odom_topic: OdomTopicOption = None,
@@ -106,7 +112,8 @@ def run(
         camera_info_topic=camera_info_topic,
         **scale_topics(source, kind, choices, odom_topic, depth_topic),
     )
-    run_methods(opened, choices, align, run_recipe(source, camera, gt, every, limit), out, video)
+    recipe = run_recipe(source, camera, gt, every, limit)
+    run_methods(opened, choices, align, recipe, out, force=force, video=video)
 
 
 def method_options(
@@ -170,34 +177,22 @@ def run_methods(
     align: str,
     recipe: dict[str, Any],
     out: Path | None,
+    *,
+    force: bool = False,
     video: bool = False,
     json_file: Path | None = None,
 ) -> None:
     """Run each choice of settings, several into a folder each; Ctrl-C skips the remaining ones."""
     from lgc_ros.evaluation.results import results_folder, write_run
-    from lgc_ros.evaluation.runner import run_odometry
-    from lgc_ros.visualization.trajectory import VideoWriter
+    from lgc_ros.visualization.video import video_writer
 
-    columns = FrameRate(), TextColumn("{task.fields[status]}")
     runs: dict[str, Run] = {}
-    with results_folder(out, source.name) as folder:
+    with results_folder(out, source.name, force=force) as folder:
         for choice in options:
             target = folder / choice.method if len(options) > 1 else folder
-            writer = VideoWriter(target / "video.mp4") if video else None
-            title = f"{source.name}, {choice.method}"
-            with progress_bar(title, *columns, status="") as update:
-                update(total=_length(source))
-                done = run_odometry(
-                    source,
-                    choice,
-                    align=align,
-                    progress=lambda state: update(advance=1, status=state.status),
-                    video=writer,
-                    recipe=recipe,
-                )
-            if writer:
-                writer.close()
-            write_run(target, done)
+            with video_writer(target / VIDEO) if video else nullcontext() as writer:
+                done = _run_one(source, choice, align, recipe, writer)
+                write_run(target, done)  # before the video can fail
             runs[choice.method] = done
             if done.interrupted:
                 break
@@ -209,6 +204,29 @@ def run_methods(
     echo_written(json_file, folder)
     if done.interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _run_one(
+    source: Source,
+    choice: OdometryOptions,
+    align: str,
+    recipe: dict[str, Any],
+    video: VideoWriter | None,
+) -> Run:
+    """Run one choice of settings with a progress bar."""
+    from lgc_ros.evaluation.runner import run_odometry
+
+    columns = FrameRate(), TextColumn("{task.fields[status]}")
+    with progress_bar(f"{source.name}, {choice.method}", *columns, status="") as update:
+        update(total=_length(source))
+        return run_odometry(
+            source,
+            choice,
+            align=align,
+            progress=lambda state: update(advance=1, status=state.status),
+            video=video,
+            recipe=recipe,
+        )
 
 
 def _explain(source: Source, runs: dict[str, Run]) -> None:

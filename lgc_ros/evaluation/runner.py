@@ -28,7 +28,7 @@ from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.runtime.threads import thread_limit
 from lgc_ros.sources import Source
-from lgc_ros.visualization.trajectory import VideoWriter
+from lgc_ros.visualization.video import VideoWriter
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Plots and videos of a run: trajectory, position error and status over time."""
+"""Plots of a run: trajectory, position error and status over time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import cv2
 import numpy as np
 
-from lgc_ros.errors import LgcError
 from lgc_ros.geometry.trajectory import Trajectory
-from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.state import STATUSES, OdometryState
 from lgc_ros.visualization.figures import load_pyplot, save_figure
-from lgc_ros.visualization.matches import write_caption
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +28,6 @@ STATUS_COLOURS = {
     "lost": "#d55e00",
 }
 TRUTH_COLOUR = "#444444"
-INSET_SHARE = 0.3
 # The world of an estimate is its first camera: x right, z forward.
 CAMERA_GROUND = "xz"
 
@@ -136,62 +131,3 @@ def _plot_statuses(axes, seconds: np.ndarray, states: Sequence[OdometryState]) -
     axes.legend(
         fontsize="x-small", ncols=7, loc="upper center", bbox_to_anchor=(0.5, 1.9), frameon=False
     )
-
-
-class VideoWriter:
-    """Writes a video of annotated frames: landmarks by score, status, and trajectory so far."""
-
-    def __init__(self, path: Path, rate_hz: float = 20.0) -> None:
-        self.path = path
-        self._rate_hz = rate_hz
-        self._writer: cv2.VideoWriter | None = None
-        self._positions: list[np.ndarray] = []
-
-    def add(self, frame: Frame, state: OdometryState) -> None:
-        """Append one frame."""
-        if state.tracked:
-            self._positions.append(state.T_wc[:3, 3])
-        picture = draw_state(frame.image, state, self._positions)
-        if self._writer is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            size = picture.shape[1], picture.shape[0]
-            # OpenCV's type stubs lack this function.
-            codec = cv2.VideoWriter_fourcc(*"mp4v")  # type: ignore[attr-defined]
-            self._writer = cv2.VideoWriter(str(self.path), codec, self._rate_hz, size)
-            if not self._writer.isOpened():
-                raise LgcError(f"cannot write video {self.path}: use the suffix .mp4")
-        self._writer.write(picture)
-
-    def close(self) -> None:
-        """Finish the file."""
-        if self._writer is not None:
-            self._writer.release()
-
-
-def draw_state(
-    image: np.ndarray, state: OdometryState, positions: Sequence[np.ndarray] = ()
-) -> np.ndarray:
-    """A BGR picture of an image with landmarks, status and the trajectory so far."""
-    picture = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image.copy()
-    # From yellow (low score) to green (high score).
-    for (x, y), score in zip(state.points_px, state.scores, strict=True):
-        colour = (0, 220, round(220 * (1 - score)))
-        cv2.circle(picture, (round(x), round(y)), 3, colour, 1, cv2.LINE_AA)
-    text = f"{state.status}  {len(state.points_px)} landmarks"
-    text += "  keyframe" if state.keyframe else ""
-    write_caption(picture, [text])
-    if len(positions) > 1:
-        _draw_path(picture, np.array(positions))
-    return picture
-
-
-def _draw_path(picture: np.ndarray, positions: np.ndarray) -> None:
-    """Draw the top view of a path (x right, z up) into the lower right corner."""
-    side = round(INSET_SHARE * picture.shape[0])
-    inset = picture[-side:, -side:]
-    inset //= 3
-    plan = positions[:, [0, 2]] * (1, -1)
-    low, span = plan.min(axis=0), max(np.ptp(plan, axis=0).max(), 1e-9)
-    offset = (1 - np.ptp(plan, axis=0) / span) / 2
-    pixels = (((plan - low) / span + offset) * 0.9 + 0.05) * side
-    cv2.polylines(inset, [np.round(pixels).astype(np.int32)], False, (255, 200, 0), 1, cv2.LINE_AA)

@@ -110,8 +110,8 @@ main()
 """
     command = [sys.executable, "-c", program, "run", *arguments]
     process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
-    while process.poll() is None and not (tmp_path / "video.mp4").exists():
-        time.sleep(0.05)  # until the first frame is done
+    while process.poll() is None and not list(tmp_path.glob(".video.*.mp4")):
+        time.sleep(0.05)  # until some frames are done
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
