@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from lgc_ros.cli import tables
+from lgc_ros.cli.app import App
 from lgc_ros.cli.errors import INTERRUPTED
 from lgc_ros.cli.options import (
     METHOD_HELP,
@@ -45,7 +46,7 @@ BAG_METHODS = ["cn", "ransac+ratio"]
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = typer.Typer(no_args_is_help=True, help="Score methods on data with ground truth.")
+    group = App("Score methods on data with ground truth.")
     group.command("pairs")(pairs)
     group.command("trajectory")(trajectory)
     group.command("bag")(bag)
@@ -149,6 +150,14 @@ def trajectory(
     ],
     truth: Annotated[Path, typer.Argument(help="Ground truth: TUM or KITTI file, or BAG:/TOPIC.")],
     align: AlignOption = "sim3",
+    skip_held: Annotated[
+        bool,
+        typer.Option(
+            "--skip-held",
+            help="Leave out poses equal to the one before. A node repeats its last pose while it "
+            "is lost; `lgc run` scores tracked frames only.",
+        ),
+    ] = False,
     json_file: JsonOption = None,
 ) -> None:
     """Compute ATE, RPE and KITTI drift of a trajectory.
@@ -162,11 +171,23 @@ def trajectory(
     from lgc_ros.evaluation.trajectory_input import load_trajectory
     from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory
 
-    errors = evaluate_trajectory(load_trajectory(estimate), load_trajectory(truth), align)
+    poses = load_trajectory(estimate)
+    held = int(poses.held.sum())
+    if skip_held:
+        poses = poses.without(poses.held)
+    errors = evaluate_trajectory(poses, load_trajectory(truth), align)
     typer.echo(f"{estimate.name}: {len(errors.aligned)} poses, alignment {align}")
+    if held:
+        scored = "left out" if skip_held else "scored like any other; --skip-held leaves them out"
+        typer.echo(f"{held} poses repeat the one before (lost, or standing still): {scored}")
     stdout.print(tables.trajectory_errors(errors))
     if json_file:
-        about = {"align": align, "poses": len(errors.aligned), "path_m": errors.truth.length_m}
+        about = {
+            "align": align,
+            "poses": len(errors.aligned),
+            "held": held,
+            "path_m": errors.truth.length_m,
+        }
         write_json(json_file, {**about, "rpe_over": errors.rpe_over, **errors.as_dict()})
     echo_written(json_file)
 

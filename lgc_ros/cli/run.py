@@ -236,6 +236,13 @@ def _explain(source: Source, runs: dict[str, Run]) -> None:
     for method, done in runs.items():
         if reason := done.untracked():
             typer.echo(f"{method}: {reason}; see states.csv for every frame")
+        if done.is_mostly_untracked:
+            log.warning(
+                "%s: only %s: errors and plots cover these alone, so the run says little about "
+                "the sequence",
+                method,
+                done.coverage,
+            )
     *_, last = runs.values()
     if last.skipped:
         typer.echo(f"frames skipped because they could not be read: {last.skipped}", err=True)

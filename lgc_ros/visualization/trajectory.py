@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.odometry.state import STATUSES, OdometryState
-from lgc_ros.visualization.figures import load_pyplot, save_figure
+from lgc_ros.visualization.figures import load_pyplot
+from lgc_ros.visualization.paths import (
+    TRUTH_COLOUR,
+    Line,
+    missing_frames,
+    plot_paths,
+    widest_plane,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,21 +33,8 @@ STATUS_COLOURS = {
     "few_matches": "#e69f00",
     "lost": "#d55e00",
 }
-TRUTH_COLOUR = "#444444"
 # The world of an estimate is its first camera: x right, z forward.
 CAMERA_GROUND = "xz"
-
-
-def plot_run(
-    path: Path,
-    title: str,
-    states: Sequence[OdometryState],
-    trajectory: Trajectory,
-    errors: TrajectoryErrors | None,
-    ground: str | None = None,
-) -> None:
-    """Write the figure of `draw_run` to a file."""
-    save_figure(path, draw_run(title, states, trajectory, errors, ground))
 
 
 def draw_run(
@@ -50,38 +43,41 @@ def draw_run(
     trajectory: Trajectory,
     errors: TrajectoryErrors | None,
     ground: str | None = None,
+    truth: Trajectory | None = None,
 ) -> Figure:
     """Draw the top view, the position error (or the distance travelled) and the status over time.
 
-    With errors, the top view is in the world of the ground truth, whose horizontal axes are
-    `ground`; if these are unknown, in the plane of largest extent.
+    Lines are interrupted where frames were not tracked. With errors, the top view is in the world
+    of the ground truth, whose horizontal axes are `ground`; if these are unknown, in the plane of
+    largest extent. `truth` holds the true poses of all frames, tracked or not.
     """
     plt = load_pyplot()
     figure = plt.figure(figsize=(8, 8.5), layout="constrained")
     grid = figure.add_gridspec(3, 1, height_ratios=(5, 1.6, 0.35))
     top, middle, strip = (figure.add_subplot(cell) for cell in grid)
-    figure.suptitle(title)
-    seconds = (np.array([state.stamp_ns for state in states]) - states[0].stamp_ns) * 1e-9
+    figure.suptitle(title, fontsize="medium")
+    stamps_ns = np.array([state.stamp_ns for state in states])
+    seconds = (stamps_ns - stamps_ns[0]) * 1e-9
     if errors is None:
-        estimate = trajectory.positions
-        _plot_paths(top, [("estimate", estimate, STATUS_COLOURS["ok"], "-")], CAMERA_GROUND, "")
+        estimate = _line("estimate", trajectory, stamps_ns)
+        plot_paths(top, [estimate], CAMERA_GROUND, "")
         top.set_title("top view: x right, z forward of the first camera", fontsize="small")
-        steps = np.linalg.norm(np.diff(estimate, axis=0), axis=1)
-        times = (trajectory.stamps_ns - states[0].stamp_ns) * 1e-9
-        middle.plot(times, np.append(0.0, np.cumsum(steps)))
+        steps = np.linalg.norm(np.diff(trajectory.positions, axis=0), axis=1)
+        travelled = estimate.points(np.append(0.0, np.cumsum(steps)))
+        middle.plot(estimate.seconds(stamps_ns[0]), travelled)
         middle.set_ylabel("distance")
     else:
-        truth, aligned = errors.truth.positions, errors.aligned.positions
-        paths = [
-            ("ground truth", truth, TRUTH_COLOUR, "--"),
-            ("estimate", aligned, STATUS_COLOURS["ok"], "-"),
-        ]
-        plane = ground or widest_plane(truth)
-        _plot_paths(top, paths, plane, " (m)")
+        every = errors.truth if truth is None else truth
+        true_line = _line("ground truth", every, stamps_ns)._replace(
+            colour=TRUTH_COLOUR, style="--"
+        )
+        estimate = _line("estimate", errors.aligned, stamps_ns)
+        plane = ground or widest_plane(every.positions)
+        plot_paths(top, [true_line, estimate], plane, " (m)")
         view = "top view" if ground else "plane of largest extent"
         top.set_title(f"{view}: {'-'.join(plane)} of the ground truth", fontsize="small")
-        times = (errors.aligned.stamps_ns - states[0].stamp_ns) * 1e-9
-        middle.plot(times, 100 * errors.position_m, color=STATUS_COLOURS["ok"])
+        error_cm = estimate.points(100 * errors.position_m)
+        middle.plot(estimate.seconds(stamps_ns[0]), error_cm, color=STATUS_COLOURS["ok"])
         middle.axhline(100 * errors.ate_rmse_m, color=TRUTH_COLOUR, linestyle=":")
         middle.set_ylabel("position error (cm)")
         middle.set_ylim(bottom=0)
@@ -93,25 +89,8 @@ def draw_run(
     return figure
 
 
-def widest_plane(positions: np.ndarray) -> str:
-    """The two axes along which positions (N, 3) extend most, such as "xy"."""
-    extent = np.ptp(positions, axis=0)
-    return "".join("xyz"[axis] for axis in sorted(np.argsort(-extent, kind="stable")[:2]))
-
-
-def _plot_paths(
-    axes, paths: list[tuple[str, np.ndarray, str, str]], plane: str, unit: str
-) -> None:
-    """Plot named, coloured and styled paths in the plane of two axes, the first to the right."""
-    across, along = ("xyz".index(axis) for axis in plane)
-    for name, path, colour, style in paths:
-        axes.plot(path[:, across], path[:, along], style, color=colour, label=name, linewidth=1.6)
-    start = paths[0][1][0]
-    axes.plot(start[across], start[along], "o", color="black", markersize=5, label="start")
-    axes.set(xlabel=f"{plane[0]}{unit}", ylabel=f"{plane[1]}{unit}")
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+def _line(name: str, trajectory: Trajectory, frame_stamps_ns: np.ndarray) -> Line:
+    return Line(name, trajectory, missing_frames(frame_stamps_ns, trajectory.stamps_ns))
 
 
 def _plot_statuses(axes, seconds: np.ndarray, states: Sequence[OdometryState]) -> None:

@@ -54,9 +54,7 @@ def test_an_exported_model_that_does_not_fit_is_removed(lgc, tmp_path, little_ro
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_does_not_fit_keeps_its_complete_files(
-    lgc, tum_folder, tmp_path, little_room
-):
+def test_a_run_that_does_not_fit_keeps_its_complete_files(lgc, tum_folder, tmp_path, little_room):
     options = ("--method", "poselib+ratio", "--limit", 4, "--profile", "fast")
     code, said = lgc("run", tum_folder, *options, "--out", tmp_path / "out")
     assert code == 1
