@@ -36,6 +36,7 @@ from lgc_ros.runtime.output_files import write_json
 
 if TYPE_CHECKING:
     from lgc_ros.evaluation.runner import Run
+    from lgc_ros.geometry.camera import Camera
     from lgc_ros.odometry.options import OdometryOptions
     from lgc_ros.sources import Source
     from lgc_ros.visualization.video import VideoWriter
@@ -55,7 +56,7 @@ def run(
         str,
         typer.Argument(
             help="KITTI, TUM or EuRoC sequence, image folder or video with camera.yaml beside it, "
-            "rosbag2, or synthetic:walk."
+            "'FOLDER/*.png' (in quotes), rosbag2, or synthetic:walk."
         ),
     ],
     camera: CameraOption = None,
@@ -147,6 +148,18 @@ def run_recipe(
     }
 
 
+def _described(camera: Camera) -> dict[str, Any]:
+    """The calibration of a camera, for config.yaml."""
+    K = camera.K
+    return {
+        "width": camera.width,
+        "height": camera.height,
+        "model": camera.model,
+        "fx_fy_cx_cy": [float(K[0, 0]), float(K[1, 1]), float(K[0, 2]), float(K[1, 2])],
+        "D": camera.D.tolist(),
+    }
+
+
 def scale_topics(
     source: str | Path,
     kind: str | None,
@@ -186,6 +199,7 @@ def run_methods(
     from lgc_ros.evaluation.results import results_folder, write_run
     from lgc_ros.visualization.video import video_writer
 
+    recipe = {**recipe, "camera_used": _described(source.camera)}
     runs: dict[str, Run] = {}
     with results_folder(out, source.name, force=force) as folder:
         for choice in options:
