@@ -31,6 +31,7 @@ from lgc_ros.cli.options import (
     OdomTopicOption,
     OutOption,
     ProfileOption,
+    ReportOption,
     ScaleOption,
     SetOption,
     ThresholdOption,
@@ -208,6 +209,7 @@ def bag(
     limit: LimitOption = None,
     align: AlignOption = "sim3",
     json_file: JsonOption = None,
+    report: ReportOption = False,
     out: OutOption = None,
     force: ForceOption = False,
 ) -> None:
@@ -236,4 +238,6 @@ def bag(
     if opened.ground_truth is None:
         log.warning("no ground truth, so no errors: give --gt TOPIC or --gt FILE")
     recipe = run_recipe(bag, camera, gt, every, limit)
-    run_methods(opened, choices, align, recipe, out, force=force, json_file=json_file)
+    run_methods(
+        opened, choices, align, recipe, out, force=force, report=report, json_file=json_file
+    )

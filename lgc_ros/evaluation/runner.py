@@ -28,6 +28,8 @@ from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.runtime.threads import thread_limit
 from lgc_ros.sources import Source
+from lgc_ros.visualization.point_cloud import LandmarkCloud, PointCloud
+from lgc_ros.visualization.run_report import RunPictures
 from lgc_ros.visualization.video import VideoWriter
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,7 @@ class Run:
         ground: horizontal axes of the ground truth's world, such as "xy"; None if unknown.
         skipped: number of frames that could not be read.
         interrupted: whether the user stopped the run before the last frame.
+        cloud: landmarks in the world of the trajectory, coloured by the images.
         recipe: further arguments needed to repeat the run, for config.yaml.
     """
 
@@ -77,6 +80,7 @@ class Run:
     ground: str | None = None
     skipped: int = 0
     interrupted: bool = False
+    cloud: PointCloud = field(default_factory=PointCloud)
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -160,6 +164,7 @@ def run_odometry(
     extract: Extractor | None = None,
     progress: Progress = lambda state: None,
     video: VideoWriter | None = None,
+    pictures: RunPictures | None = None,
     recipe: Mapping[str, Any] | None = None,
 ) -> Run:
     """Feed every frame of a source to the odometry and compute errors if ground truth is known.
@@ -170,6 +175,7 @@ def run_odometry(
     with thread_limit(1):
         odometry = VisualOdometry(replace(options, threads=0), extract)
     states, truth, seconds, interrupted = [], [], 0.0, False
+    cloud = LandmarkCloud()
     try:
         for frame, features in prefetch_features(source, odometry.extract, options.threads):
             start = time.perf_counter()
@@ -178,8 +184,11 @@ def run_odometry(
             states.append(state.without_matches())
             if frame.T_wc is not None:
                 truth.append((frame.stamp_ns, frame.T_wc))
+            cloud.add(frame, state)
             if video is not None:
                 video.add(frame, state)
+            if pictures is not None:
+                pictures.add(frame, state)
             progress(state)
     except KeyboardInterrupt:
         if not states:
@@ -202,6 +211,7 @@ def run_odometry(
         ground=None if origin is None else origin.ground,
         skipped=getattr(source, "skipped", 0),
         interrupted=interrupted,
+        cloud=cloud.result(),
         recipe={"align": align, **(recipe or {})},
     )
     return run if run.truth is None else replace(run, errors=_errors(run, run.truth, align))
