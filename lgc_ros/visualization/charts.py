@@ -76,7 +76,11 @@ def plot_map(
 def plot_line(x: np.ndarray, y: np.ndarray, x_label: str, y_label: str) -> str:
     """A curve with the area beneath it tinted; it is interrupted at NaN."""
     figure, axes = _new_chart(480, 240)
-    axes.fill_between(x, y, color=ACCENT, alpha=0.15, linewidth=0)
+    for part in np.ma.clump_unmasked(np.ma.masked_invalid(y)):
+        across, up = x[part], y[part]
+        axes.fill(
+            [across[0], *across, across[-1]], [0, *up, 0], color=ACCENT, alpha=0.15, linewidth=0
+        )
     axes.plot(x, y, color=ACCENT, linewidth=2.2, clip_on=False)
     axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, None))
     axes.margins(x=0)
