@@ -19,6 +19,7 @@ from lgc_ros.cli.options import (
     ComparedOption,
     DepthTopicOption,
     DeviceOption,
+    ErrorPlotOption,
     EveryOption,
     ForceOption,
     GroundTruthOption,
@@ -30,10 +31,12 @@ from lgc_ros.cli.options import (
     ModelOption,
     OdomTopicOption,
     OutOption,
+    PlaneOption,
     ProfileOption,
     ReportOption,
     ScaleOption,
     SetOption,
+    SkipHeldOption,
     ThresholdOption,
 )
 from lgc_ros.cli.output import check_folder, echo_written, progress_bar, stdout
@@ -151,28 +154,9 @@ def trajectory(
     ],
     truth: Annotated[Path, typer.Argument(help="Ground truth: TUM or KITTI file, or BAG:/TOPIC.")],
     align: AlignOption = "sim3",
-    skip_held: Annotated[
-        bool,
-        typer.Option(
-            "--skip-held",
-            help="Leave out poses equal to the one before. A node repeats its last pose while it "
-            "is lost; `lgc run` scores tracked frames only.",
-        ),
-    ] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw path, position, orientation and error over time to this image file.",
-        ),
-    ] = None,
-    plane: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AXES",
-            help="Plane of the path in --plot: xy, xz or yz. Default: the axes of largest extent.",
-        ),
-    ] = None,
+    skip_held: SkipHeldOption = False,
+    plot: ErrorPlotOption = None,
+    plane: PlaneOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Compute ATE, RPE and KITTI drift of a trajectory.

@@ -16,6 +16,7 @@ from lgc_ros.cli.options import (
     FeaturesOption,
     JsonOption,
     KeypointsOption,
+    MaxSizeOption,
     ModelOption,
     ThresholdOption,
 )
@@ -73,15 +74,7 @@ def match(
         Path | None, typer.Option(metavar="FILE", help="Write a picture of the matches.")
     ] = None,
     json_file: JsonOption = None,
-    max_size: Annotated[
-        int | None,
-        typer.Option(
-            min=64,
-            metavar="PX",
-            help="Shrink larger images to this many pixels on their longer side first: faster, "
-            "and often enough for photos of many megapixels.",
-        ),
-    ] = None,
+    max_size: MaxSizeOption = None,
 ) -> None:
     """Estimate the relative pose of two images and draw its matches.
 
