@@ -28,13 +28,16 @@ from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.runtime.threads import thread_limit
 from lgc_ros.sources import Source
-from lgc_ros.visualization.trajectory import VideoWriter
+from lgc_ros.visualization.point_cloud import LandmarkCloud, PointCloud
+from lgc_ros.visualization.run_report import RunPictures
+from lgc_ros.visualization.video import VideoWriter
 
 log = logging.getLogger(__name__)
 
 METRICS = (
     "frames",
     "tracked",
+    "tracked_share",
     "ate_rmse_m",
     "rpe_trans_m",
     "rpe_rot_deg",
@@ -43,6 +46,7 @@ METRICS = (
     "fps",
     "scale",
 )
+MOSTLY = 0.5
 NUMBER = re.compile(r"\d+(\.\d+)?")
 
 Progress = Callable[[OdometryState], None]
@@ -63,6 +67,7 @@ class Run:
         ground: horizontal axes of the ground truth's world, such as "xy"; None if unknown.
         skipped: number of frames that could not be read.
         interrupted: whether the user stopped the run before the last frame.
+        cloud: landmarks in the world of the trajectory, coloured by the images.
         recipe: further arguments needed to repeat the run, for config.yaml.
     """
 
@@ -75,21 +80,46 @@ class Run:
     ground: str | None = None
     skipped: int = 0
     interrupted: bool = False
+    cloud: PointCloud = field(default_factory=PointCloud)
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def trajectory(self) -> Trajectory:
-        """The estimated poses. The first frame is included: it defines the world."""
+    def located(self) -> list[OdometryState]:
+        """The states with an estimated pose: the first, which defines the world, and tracked ones.
+
+        Everything that counts or shows tracked frames refers to these.
+        """
         first, *others = self.states
-        known = [first, *(state for state in others if state.tracked)]
-        return Trajectory.from_poses((state.stamp_ns, state.T_wc) for state in known)
+        return [first, *(state for state in others if state.tracked)]
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The estimated poses."""
+        return Trajectory.from_poses((state.stamp_ns, state.T_wc) for state in self.located)
+
+    @property
+    def tracked_share(self) -> float:
+        """Share of the frames with an estimated pose."""
+        return len(self.located) / len(self.states)
+
+    @property
+    def coverage(self) -> str:
+        """The number and share of tracked frames, for titles and messages."""
+        share = f"{100 * self.tracked_share:.0f} %"
+        return f"{len(self.located)} of {len(self.states)} frames tracked ({share})"
+
+    @property
+    def is_mostly_untracked(self) -> bool:
+        """Whether so few frames were tracked that errors say little about the run."""
+        return self.tracked_share < MOSTLY
 
     def metrics(self) -> dict:
         """The content of metrics.json; errors are null without ground truth."""
         measured = {} if self.errors is None else self.errors.as_dict()
         measured |= {
             "frames": len(self.states),
-            "tracked": sum(state.tracked for state in self.states),
+            "tracked": len(self.located),
+            "tracked_share": self.tracked_share,
             "fps": len(self.states) / self.seconds if self.seconds else None,
         }
         stages = dict.fromkeys(stage for state in self.states for stage in state.ms)
@@ -135,6 +165,7 @@ def run_odometry(
     extract: Extractor | None = None,
     progress: Progress = lambda state: None,
     video: VideoWriter | None = None,
+    pictures: RunPictures | None = None,
     recipe: Mapping[str, Any] | None = None,
 ) -> Run:
     """Feed every frame of a source to the odometry and compute errors if ground truth is known.
@@ -145,6 +176,7 @@ def run_odometry(
     with thread_limit(1):
         odometry = VisualOdometry(replace(options, threads=0), extract)
     states, truth, seconds, interrupted = [], [], 0.0, False
+    cloud = LandmarkCloud()
     try:
         for frame, features in _frames(source, odometry, options.threads):
             start = time.perf_counter()
@@ -154,8 +186,11 @@ def run_odometry(
             _replace(states, odometry.take_revised())
             if frame.T_wc is not None:
                 truth.append((frame.stamp_ns, frame.T_wc))
+            cloud.add(frame, state)
             if video is not None:
                 video.add(frame, state)
+            if pictures is not None:
+                pictures.add(frame, state)
             progress(state)
     except KeyboardInterrupt:
         if not states:
@@ -167,7 +202,7 @@ def run_odometry(
     if warning := odometry.scale_warning():
         log.warning("%s; or choose another --scale", warning)
     true_poses = Trajectory.from_poses(sorted(truth, key=lambda item: item[0]))
-    origin = getattr(source, "truth", None)
+    origin = getattr(source, "ground_truth", None)
     run = Run(
         getattr(source, "name", "source"),
         options,
@@ -178,6 +213,7 @@ def run_odometry(
         ground=None if origin is None else origin.ground,
         skipped=getattr(source, "skipped", 0),
         interrupted=interrupted,
+        cloud=cloud.result(),
         recipe={"align": align, **(recipe or {})},
     )
     return run if run.truth is None else replace(run, errors=_errors(run, run.truth, align))

@@ -10,6 +10,7 @@ and yields `Frame`s one at a time. `KINDS` lists the supported inputs.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.geometry.camera_checks import camera_warnings
 from lgc_ros.sources.bag_reader import is_rosbag
 from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.euroc import is_euroc, open_euroc
@@ -29,6 +31,8 @@ from lgc_ros.sources.rosbag import open_rosbag
 from lgc_ros.sources.synthetic import SyntheticSource
 from lgc_ros.sources.tum import is_tum, open_tum
 from lgc_ros.sources.video import is_video, open_video
+
+log = logging.getLogger(__name__)
 
 __all__ = ["KINDS", "Kind", "Source", "open_source"]
 
@@ -63,6 +67,8 @@ def open_source(
 ) -> Source:
     """Open a dataset, folder, video or bag, recognized by its files, or `synthetic:walk`.
 
+    A pattern such as `images/*.png` selects images of a folder.
+
     `camera` (or a camera_info file) replaces the camera of the source. Every `every`-th frame is
     yielded, at most `limit` of them. `gt` is a TUM file of ground-truth camera poses that replace
     those of the source; for a bag it may also be a topic. Further options depend on the kind, such
@@ -76,6 +82,8 @@ def open_source(
         _check_options("synthetic", SyntheticSource, options)
         source = open_synthetic(trajectory or "walk", camera, **options)
     else:
+        if _is_pattern(Path(path)) and kind in (None, "folder"):
+            path, kind, options["pattern"] = Path(path).parent, "folder", Path(path).name
         check_exists(Path(path))
         kind = kind or recognize(Path(path))
         if kind not in KINDS:
@@ -85,6 +93,8 @@ def open_source(
             gt = None
         _check_options(kind, KINDS[kind].open, options)
         source = KINDS[kind].open(Path(path), camera, **options)
+    for warning in camera_warnings(source.camera):
+        log.warning("%s: %s", source.name, warning)
     if gt is not None:
         source = source.with_ground_truth(gt)
     return source.select(every, limit)
@@ -99,6 +109,11 @@ def open_synthetic(trajectory: str, camera: Camera | None = None, **options: Any
 
     ground_truth = GroundTruth("the synthetic world", "xy")
     return Source(synthetic.name, synthetic.camera, loaders, len(synthetic), ground_truth)
+
+
+def _is_pattern(path: Path) -> bool:
+    """Whether a path is a pattern such as `images/*.png` rather than a file or folder."""
+    return not path.exists() and any(character in path.name for character in "*?[")
 
 
 def recognize(path: Path) -> str:

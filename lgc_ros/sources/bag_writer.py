@@ -13,16 +13,19 @@ from transforms3d.quaternions import mat2quat
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
+from lgc_ros.runtime.output_files import complete_folder
 from lgc_ros.sources.bag_reader import STORAGE_SUFFIXES
 from lgc_ros.sources.bag_types import GROUND_TRUTH_TOPIC
 
 IMAGE_TOPIC = "/camera/image_raw"
 INFO_TOPIC = "/camera/camera_info"
+DEPTH_TOPIC = "/camera/depth/image_raw"
 WORLD_FRAME, CAMERA_FRAME = "world", "camera_optical_frame"
 TYPES = {
     IMAGE_TOPIC: "sensor_msgs/msg/Image",
     f"{IMAGE_TOPIC}/compressed": "sensor_msgs/msg/CompressedImage",
     INFO_TOPIC: "sensor_msgs/msg/CameraInfo",
+    DEPTH_TOPIC: "sensor_msgs/msg/Image",
     GROUND_TRUTH_TOPIC: "geometry_msgs/msg/PoseStamped",
 }
 CODECS = {"jpeg": ".jpg", "png": ".png"}
@@ -34,12 +37,14 @@ def write_bag(
     path: str | Path,
     compression: str | None = None,
     progress: Progress | None = None,
+    depth: bool = False,
 ) -> None:
     """Write frames into a new rosbag2 folder that `ros2 bag play` and `open_source` read.
 
     Images go to /camera/image_raw, or with a `compression` (jpeg, png) to
     /camera/image_raw/compressed; the camera to /camera/camera_info; poses of the camera's optical
-    frame in the world to /ground_truth. The recording time of a message is its stamp. `progress`
+    frame in the world to /ground_truth; with `depth`, known depth in metres (32FC1, NaN where
+    unknown) to /camera/depth/image_raw. The recording time of a message is its stamp. `progress`
     wraps the frames, as `rich.progress.track` does.
     """
     try:
@@ -60,9 +65,12 @@ def write_bag(
         )
     store = get_typestore(Stores.ROS2_JAZZY)
     connections = {}
-    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+    with (
+        complete_folder(path) as unfinished,
+        Writer(unfinished, version=9, storage_plugin=StoragePlugin.MCAP) as writer,
+    ):
         for frame in progress(source) if progress else source:
-            for topic, message in _messages(frame, store.types, compression):
+            for topic, message in _messages(frame, store.types, compression, depth):
                 if topic not in connections:
                     connections[topic] = writer.add_connection(
                         topic, TYPES[topic], typestore=store
@@ -72,7 +80,7 @@ def write_bag(
 
 
 def _messages(
-    frame: Frame, types: Mapping[str, type], compression: str | None
+    frame: Frame, types: Mapping[str, type], compression: str | None, depth: bool = False
 ) -> Iterator[tuple[str, Any]]:
     """Topics and messages of a frame; CameraInfo comes first, because subscribers wait for it."""
     Time, Header = types["builtin_interfaces/msg/Time"], types["std_msgs/msg/Header"]
@@ -85,8 +93,25 @@ def _messages(
     else:
         topic = f"{IMAGE_TOPIC}/compressed"
         yield topic, _compressed_image(frame.image, header, types, compression)
+    if depth and frame.depth is not None:
+        yield DEPTH_TOPIC, _depth_image(frame.depth, header, types)
     if frame.T_wc is not None:
         yield GROUND_TRUTH_TOPIC, _pose(frame.T_wc, Header(stamp, WORLD_FRAME), types)
+
+
+def _depth_image(depth_m: np.ndarray, header: Any, types: Mapping[str, type]) -> Any:
+    """Depth in metres; 0, which means unknown, becomes NaN as in REP-118."""
+    known = np.where(depth_m > 0, depth_m, np.nan).astype("<f4")
+    height, width = known.shape
+    return types["sensor_msgs/msg/Image"](
+        header=header,
+        height=height,
+        width=width,
+        encoding="32FC1",
+        is_bigendian=0,
+        step=4 * width,
+        data=known.view(np.uint8).ravel(),
+    )
 
 
 def _raw_image(image: np.ndarray, header: Any, types: Mapping[str, type]) -> Any:
