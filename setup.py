@@ -23,6 +23,7 @@ EXTRAS = {
         "ros-jazzy-std-srvs==5.3.6",
         "ros-jazzy-visualization-msgs==5.3.6",
     ],
+    "exif": ["pillow>=9.0"],
     "features": HDF5,
     "bags": ["rosbags>=0.11"],
     "onnx": ["onnx>=1.15", "onnxruntime>=1.17"],

@@ -20,6 +20,7 @@ ROS = (
 )
 REMEDIES = {
     "cv2": "OpenCV is not installed: pip install 'lgc_ros[opencv]', or apt install python3-opencv",
+    "PIL": "EXIF data need the package pillow: pip install 'lgc_ros[exif]'",
     "rclpy": ROS,
     "rosbags": "bags need the package rosbags: pip install 'lgc_ros[bags]'",
 }

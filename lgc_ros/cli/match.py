@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lgc_ros.cli.options import (
+    CAMERA_FORMS,
     METHOD_HELP,
     DeviceOption,
     FeaturesOption,
@@ -18,6 +19,11 @@ from lgc_ros.cli.options import (
 )
 from lgc_ros.cli.output import echo_written, write_json
 from lgc_ros.errors import LgcError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from lgc_ros.geometry.camera import Camera
 
 LOW_PARALLAX_DEG = 0.2
 
@@ -31,14 +37,11 @@ def match(
     image0: Annotated[Path, typer.Argument(help="First image.")],
     image1: Annotated[Path, typer.Argument(help="Second image.")],
     camera: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help="Calibration of the first camera: camera_info YAML."),
+        str, typer.Option(metavar="CAM", help=f"Camera of the first image: {CAMERA_FORMS}")
     ],
     camera1: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Calibration of the second camera, if it is a different one."
-        ),
+        str | None,
+        typer.Option(metavar="CAM", help="Camera of the second image, if it is a different one."),
     ] = None,
     method: Annotated[str, typer.Option(metavar="NAME", help=METHOD_HELP)] = "cn",
     features: FeaturesOption = "sift",
@@ -68,14 +71,14 @@ def match(
     from lgc_ros.estimation.two_view import TwoViewPipeline, estimator_options
     from lgc_ros.evaluation.pair_metrics import score_result
     from lgc_ros.evaluation.pairs import read_pose
-    from lgc_ros.geometry.camera import Camera
     from lgc_ros.images.frame import read_image
     from lgc_ros.visualization.matches import draw_two_view, write_image
 
-    cameras = Camera.from_yaml(camera), Camera.from_yaml(camera1 or camera)
     images = read_image(image0), read_image(image1)
-    for path, image, its_camera in zip((image0, image1), images, cameras, strict=True):
-        its_camera.check_image(image, name=str(path))
+    cameras = (
+        _camera(camera, image0, images[0]),
+        _camera(camera1 or camera, image1, images[1]),
+    )
     true_pose = read_pose(gt) if gt else None
     options = estimator_options(method, threshold)
     pipeline = TwoViewPipeline(method, features, keypoints, model, device, options)
@@ -96,6 +99,15 @@ def match(
         raise LgcError(result.failure)
     _print_pose(summary)
     echo_written(out, json_file)
+
+
+def _camera(choice: str, path: Path, image: np.ndarray) -> Camera:
+    from lgc_ros.sources.camera_choice import SampleImage, choose_camera
+
+    size = image.shape[1], image.shape[0]
+    camera = choose_camera(choice, lambda: SampleImage(size, path))
+    camera.check_image(image, name=str(path))
+    return camera
 
 
 def _print_pose(summary: dict) -> None:

@@ -84,12 +84,16 @@ SetOption = Annotated[
         "all settings.",
     ),
 ]
+CAMERA_FORMS = (
+    "a calibration file (ROS, OpenCV, Kalibr, ORB-SLAM, EuRoC), fx,fy,cx,cy[,k1,k2,p1,p2[,k3]], a "
+    "dataset (tum-fr1, euroc, kitti-00, ...), or a guess: fov:70 (horizontal degrees) or exif."
+)
 CameraOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        metavar="FILE",
-        help="Camera calibration: camera_info YAML. Default: that of the dataset or bag, or "
-        "camera.yaml beside the images.",
+        metavar="CAM",
+        help=f"Camera: {CAMERA_FORMS} Default: that of the dataset or bag, or camera.yaml beside "
+        "the images.",
     ),
 ]
 EveryOption = Annotated[

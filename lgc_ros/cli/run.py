@@ -127,12 +127,12 @@ def method_options(
 
 
 def run_recipe(
-    source: str | Path, camera: Path | None, gt: str | None, every: int, limit: int | None
+    source: str | Path, camera: str | None, gt: str | None, every: int, limit: int | None
 ) -> dict[str, Any]:
     """The arguments beside the settings, as config.yaml records them."""
     return {
         "source": str(source),
-        "camera": None if camera is None else str(camera),
+        "camera": camera,
         "gt": gt,
         "every": every,
         "limit": limit,

@@ -20,13 +20,14 @@ from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.sources.bag_reader import is_rosbag
 from lgc_ros.sources.base import GroundTruth, Loader, Source
+from lgc_ros.sources.camera_choice import SampleImage, choose_camera
 from lgc_ros.sources.euroc import is_euroc, open_euroc
 from lgc_ros.sources.files import IMAGE_SUFFIXES
 from lgc_ros.sources.folder import is_folder, open_folder
 from lgc_ros.sources.kitti import is_kitti, open_kitti
 from lgc_ros.sources.mcap_salvage import check_exists
 from lgc_ros.sources.rosbag import open_rosbag
-from lgc_ros.sources.synthetic import SyntheticSource
+from lgc_ros.sources.synthetic import SyntheticSource, default_camera
 from lgc_ros.sources.tum import is_tum, open_tum
 from lgc_ros.sources.video import is_video, open_video
 
@@ -63,14 +64,13 @@ def open_source(
 ) -> Source:
     """Open a dataset, folder, video or bag, recognized by its files, or `synthetic:walk`.
 
-    `camera` (or a camera_info file) replaces the camera of the source. Every `every`-th frame is
-    yielded, at most `limit` of them. `gt` is a TUM file of ground-truth camera poses that replace
-    those of the source; for a bag it may also be a topic. Further options depend on the kind, such
-    as `image_topic` for a bag (see `open_rosbag`); options that are None are ignored.
+    `camera`, or what `choose_camera` makes of a text, replaces the camera of the source. Every
+    `every`-th frame is yielded, at most `limit` of them. `gt` is a TUM file of ground-truth camera
+    poses that replace those of the source; for a bag it may also be a topic. Further options
+    depend on the kind, such as `image_topic` for a bag (see `open_rosbag`); options that are None
+    are ignored.
     """
     options = {name: value for name, value in options.items() if value is not None}
-    if isinstance(camera, str | Path):
-        camera = Camera.from_yaml(camera, rectified=options.pop("rectified", False))
     scheme, _, trajectory = str(path).partition(":")
     if scheme == "synthetic":
         _check_options("synthetic", SyntheticSource, options)
@@ -83,15 +83,38 @@ def open_source(
         if kind == "rosbag":  # reads topics, and applies the mounting of the camera
             options |= {} if gt is None else {"gt": gt}
             gt = None
-        _check_options(kind, KINDS[kind].open, options)
-        source = KINDS[kind].open(Path(path), camera, **options)
+        source = _open_kind(kind, Path(path), camera, options)
     if gt is not None:
         source = source.with_ground_truth(gt)
     return source.select(every, limit)
 
 
-def open_synthetic(trajectory: str, camera: Camera | None = None, **options: Any) -> Source:
+def _open_kind(
+    kind: str, path: Path, camera: Camera | str | Path | None, options: dict[str, Any]
+) -> Source:
+    """Open a source; a camera given as text may depend on its images, so they come first."""
+    if not isinstance(camera, str | Path):
+        _check_options(kind, KINDS[kind].open, options)
+        return KINDS[kind].open(path, camera, **options)
+    rectified = options.pop("rectified", False)
+    source = _open_kind(kind, path, default_camera(), options)
+    return source.with_camera(choose_camera(camera, partial(_sample, source, path), rectified))
+
+
+def _sample(source: Source, path: Path) -> SampleImage:
+    """The first image of a source; its file, if it is one."""
+    frame = source.first()
+    height, width = frame.image.shape[:2]
+    file = path / frame.name
+    return SampleImage((width, height), file if file.is_file() else None)
+
+
+def open_synthetic(
+    trajectory: str, camera: Camera | str | Path | None = None, **options: Any
+) -> Source:
     """A rendered sequence; options are those of `SyntheticSource`."""
+    if isinstance(camera, str | Path):
+        camera = choose_camera(camera, lambda: SampleImage(default_camera().size))
     synthetic = SyntheticSource(trajectory, camera=camera, **options)
 
     def loaders() -> list[Loader]:
