@@ -185,7 +185,7 @@ def run_methods(
             writer = VideoWriter(target / "video.mp4") if video else None
             title = f"{source.name}, {choice.method}"
             with progress_bar(title, *columns, status="") as update:
-                update(total=_length(source))
+                update(total=source.known_length)
                 done = run_odometry(
                     source,
                     choice,
@@ -222,10 +222,3 @@ def _explain(source: Source, runs: dict[str, Run]) -> None:
         typer.echo(f"frames skipped because they could not be read: {last.skipped}", err=True)
     if problem := missing_ground_truth(source, last):
         log.warning(problem)
-
-
-def _length(source: Source) -> int | None:
-    try:
-        return len(source)
-    except TypeError:
-        return None

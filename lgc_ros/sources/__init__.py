@@ -31,7 +31,7 @@ from lgc_ros.sources.synthetic import SyntheticSource, default_camera
 from lgc_ros.sources.tum import is_tum, open_tum
 from lgc_ros.sources.video import is_video, open_video
 
-__all__ = ["KINDS", "Kind", "Source", "open_source"]
+__all__ = ["KINDS", "Kind", "Source", "open_source", "open_uncalibrated"]
 
 
 class Kind(NamedTuple):
@@ -87,6 +87,13 @@ def open_source(
     if gt is not None:
         source = source.with_ground_truth(gt)
     return source.select(every, limit)
+
+
+def open_uncalibrated(path: str | Path, **options: Any) -> Source:
+    """Open a source whose camera is unknown; a stand-in has only the size of the images right."""
+    source = open_source(path, default_camera(), **options)
+    height, width = source.first().image.shape[:2]
+    return source.with_camera(Camera.from_K(default_camera().K, width, height))
 
 
 def _open_kind(

@@ -61,6 +61,11 @@ class Source:
             raise TypeError(f"the length of {self.name} is unknown until it has been read")
         return self._length
 
+    @property
+    def known_length(self) -> int | None:
+        """Number of frames, including skipped ones; None if unknown."""
+        return self._length
+
     def __bool__(self) -> bool:
         return True
 
