@@ -6,10 +6,10 @@ from pathlib import Path
 
 import typer
 
-from lgc_ros.errors import LgcError
+from lgc_ros.cli.errors import explained_errors
 from lgc_ros.runtime.allocator import retain_freed_memory
 from lgc_ros.runtime.safe_yaml import YamlError, parse_yaml
-from training.progress import CONSOLE, log_to_console, progress_bar
+from training.progress import log_to_console, progress_bar
 
 app = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 
@@ -158,11 +158,8 @@ def _key_value(text: str) -> tuple[str, object]:
 
 def main() -> None:
     """Run the command line; an error the user can solve is a sentence, not a traceback."""
-    try:
+    with explained_errors():
         app()
-    except LgcError as error:
-        CONSOLE.print(f"Error: {error}", style="red", markup=False, highlight=False)
-        raise SystemExit(1) from error
 
 
 if __name__ == "__main__":

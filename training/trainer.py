@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import io
 import logging
 import math
 import os
@@ -28,6 +29,7 @@ from torch.utils.tensorboard import SummaryWriter
 from lgc_ros.errors import CheckpointError, ConfigError, LgcError
 from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork
+from lgc_ros.runtime.output_files import make_folder, write_file
 from lgc_ros.runtime.safe_yaml import parse_yaml
 from training.config import TrainConfig
 from training.data.batches import Batch, Batches, SourceConfig, open_dump
@@ -63,7 +65,7 @@ def train(config: TrainConfig, out: Path) -> Path:
     with _processes() as (rank, world, device):
         if config.batch % world:
             raise ConfigError(f"batch {config.batch} cannot be shared by {world} processes")
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         run = _Run(config, out, rank, world, device)
         run.loop()
     best = out / BEST_FILE
@@ -295,9 +297,9 @@ class _Run:
             "scaler": self.scaler.state_dict(),
             "rng": torch.get_rng_state(),
         }
-        partial = self.out / (RESUME_FILE + ".partial")
-        torch.save(state, partial)
-        partial.replace(self.out / RESUME_FILE)
+        file = io.BytesIO()
+        torch.save(state, file)
+        write_file(self.out / RESUME_FILE, file.getvalue())
 
     def _resume(self) -> None:
         path = self.out / RESUME_FILE
@@ -348,9 +350,8 @@ class _Run:
         if self.rank != 0:
             yield lambda losses: None
             return
-        (self.out / "config.yaml").write_text(
-            yaml.safe_dump(_plain(self.config.as_dict()), sort_keys=False), encoding="utf-8"
-        )
+        config = yaml.safe_dump(_plain(self.config.as_dict()), sort_keys=False)
+        write_file(self.out / "config.yaml", config)
         self.writer = SummaryWriter(self.out, purge_step=self.step)
         numbers = TextColumn("loss {task.fields[loss]:.4f}  skipped {task.fields[skipped]}")
         with progress_bar(numbers) as progress, self.writer:

@@ -9,7 +9,8 @@ import typer
 
 from lgc_ros.cli import tables
 from lgc_ros.cli.options import DeviceOption, JsonOption
-from lgc_ros.cli.output import echo_written, progress_bar, stdout, write_json
+from lgc_ros.cli.output import echo_written, progress_bar, stdout
+from lgc_ros.runtime.output_files import write_json
 
 
 def register(app: typer.Typer) -> None:

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.markup import escape
 
-from lgc_ros.errors import LgcError
+from lgc_ros.errors import Interrupted, LgcError
+from lgc_ros.runtime.output_files import reason
 
 stderr = Console(stderr=True)
 
@@ -30,11 +31,19 @@ ROS_INTERFACES = ("_msgs", "_interfaces", "_srvs")
 
 @contextmanager
 def explained_errors() -> Iterator[None]:
-    """Exit with code 1 and a message instead of a traceback on errors the user can fix."""
+    """Exit with a message instead of a traceback on errors the user can fix.
+
+    The exit code is 1, and 130 after Ctrl-C.
+    """
     try:
         yield
+    except Interrupted as error:
+        _fail(str(error), INTERRUPTED)
     except LgcError as error:
         _fail(str(error))
+    except OSError as error:  # of a file that no other part of the package looks after
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{reason(error)}")
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         remedy = ROS if package.endswith(ROS_INTERFACES) else REMEDIES.get(package)
@@ -53,9 +62,9 @@ class ConsoleHandler(logging.Handler):
         _print(style, record.levelname.lower(), self.format(record))
 
 
-def _fail(message: str) -> None:
+def _fail(message: str, code: int = 1) -> None:
     _print("bold red", "error", message)
-    sys.exit(1)
+    sys.exit(code)
 
 
 def _print(style: str, kind: str, message: str) -> None:

@@ -31,8 +31,9 @@ from lgc_ros.cli.options import (
     SetOption,
     ThresholdOption,
 )
-from lgc_ros.cli.output import check_folder, echo_written, progress_bar, stdout, write_json
+from lgc_ros.cli.output import check_folder, echo_written, progress_bar, stdout
 from lgc_ros.cli.run import method_options, run_methods, run_recipe, scale_topics
+from lgc_ros.runtime.output_files import write_json
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,9 @@ from lgc_ros.cli.options import (
     ModelOption,
     ThresholdOption,
 )
-from lgc_ros.cli.output import echo_written, write_json
+from lgc_ros.cli.output import echo_written
 from lgc_ros.errors import LgcError
+from lgc_ros.runtime.output_files import write_json
 
 if TYPE_CHECKING:
     import numpy as np

@@ -28,8 +28,9 @@ from lgc_ros.cli.options import (
     ScaleOption,
     SetOption,
 )
-from lgc_ros.cli.output import FrameRate, echo_written, progress_bar, stdout, write_json
+from lgc_ros.cli.output import FrameRate, echo_written, progress_bar, stdout
 from lgc_ros.errors import ConfigError
+from lgc_ros.runtime.output_files import write_json
 
 if TYPE_CHECKING:
     from lgc_ros.evaluation.runner import Run

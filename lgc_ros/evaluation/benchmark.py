@@ -31,7 +31,7 @@ from lgc_ros.evaluation.benchmark_cases import (
 from lgc_ros.features.base import make_extractor
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.sources.synthetic import SyntheticSource
-from lgc_ros.visualization.matches import load_pyplot
+from lgc_ros.visualization.figures import load_pyplot, save_figure
 
 METHODS = ("cn", "cn-8pt", "ransac", "poselib+ratio")
 HARD_PAIRS = 3
@@ -193,5 +193,4 @@ def plot_bench(path: Path, results: dict) -> None:
     right.invert_yaxis()
     right.set(xlabel="relative pose of two images with 2000 keypoints (ms)")
     right.legend(frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save_figure(path, figure)

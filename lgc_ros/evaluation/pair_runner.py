@@ -20,6 +20,7 @@ from lgc_ros.features.stored import kind_of_file, read_features, stored_beside
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import read_image
 from lgc_ros.matching.correspondences import correspond, match
+from lgc_ros.runtime.output_files import write_file
 from lgc_ros.visualization.matches import plot_accuracy
 
 log = logging.getLogger(__name__)
@@ -99,11 +100,10 @@ def evaluate_pairs(
 
 def write_pair_report(folder: Path, scores: dict[str, list[PairScore]]) -> None:
     """Write ``errors.csv`` (pose errors by pair and method) and the plot ``accuracy.png``."""
-    folder.mkdir(parents=True, exist_ok=True)
     errors = {name: [score.error_deg for score in rows] for name, rows in scores.items()}
     rows = [
         ",".join(errors),
         *(",".join(f"{e:.4f}" for e in row) for row in zip(*errors.values(), strict=True)),
     ]
-    (folder / "errors.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    write_file(folder / "errors.csv", "\n".join(rows) + "\n")
     plot_accuracy(folder / "accuracy.png", errors)

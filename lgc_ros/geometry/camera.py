@@ -16,6 +16,7 @@ import numpy as np
 import yaml
 
 from lgc_ros.errors import CameraError
+from lgc_ros.runtime.output_files import write_file
 
 # Valid numbers of coefficients per model; shorter vectors are padded with zeros.
 COEFFICIENTS = {
@@ -141,7 +142,7 @@ class Camera:
             "rectification_matrix": _yaml_matrix(np.eye(3)),
             "projection_matrix": _yaml_matrix(P),
         }
-        Path(path).write_text(yaml.safe_dump(info, sort_keys=False, default_flow_style=None))
+        write_file(Path(path), yaml.safe_dump(info, sort_keys=False, default_flow_style=None))
 
     @property
     def size(self) -> tuple[int, int]:

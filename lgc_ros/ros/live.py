@@ -19,12 +19,13 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Image
 
-from lgc_ros.errors import LgcError
+from lgc_ros.errors import Interrupted, LgcError
 from lgc_ros.images.encoding import image_from_message
 from lgc_ros.images.stamps import serialized_stamp_ns, stamp_ns
 from lgc_ros.ros.bags.player import Played, PlayOptions, play
 from lgc_ros.ros.bags.recorder import Recorder, RecordOptions, bag_writer
 from lgc_ros.ros.session import Session, session
+from lgc_ros.runtime.output_files import explained
 
 NODE = "lgc_odometry"
 ODOMETRY, INLIERS = f"/{NODE}/odometry", f"/{NODE}/inliers"
@@ -227,7 +228,7 @@ def _node(domain: int, log: Path, options: LiveOptions) -> Iterator[subprocess.P
     for name, value in (reliable | dict(options.parameters)).items():
         command += ["-p", f"{name}:={value}"]
     environment = os.environ | {"ROS_DOMAIN_ID": str(domain)}
-    with log.open("w", encoding="utf-8") as output:
+    with explained(log), log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
             command,
             env=environment,
@@ -254,7 +255,7 @@ def _check_alive(process: subprocess.Popen, log: Path) -> None:
 
 def _check_interrupted(ros: Session) -> None:
     if ros.stopping.is_set():
-        raise LgcError("interrupted")
+        raise Interrupted("interrupted")
 
 
 def _tail(log: Path) -> str:

@@ -13,6 +13,7 @@ from transforms3d.quaternions import mat2quat
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
+from lgc_ros.runtime.output_files import complete_folder
 from lgc_ros.sources.bag_reader import STORAGE_SUFFIXES
 from lgc_ros.sources.bag_types import GROUND_TRUTH_TOPIC
 
@@ -60,7 +61,10 @@ def write_bag(
         )
     store = get_typestore(Stores.ROS2_JAZZY)
     connections = {}
-    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+    with (
+        complete_folder(path) as unfinished,
+        Writer(unfinished, version=9, storage_plugin=StoragePlugin.MCAP) as writer,
+    ):
         for frame in progress(source) if progress else source:
             for topic, message in _messages(frame, store.types, compression):
                 if topic not in connections:

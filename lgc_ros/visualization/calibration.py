@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from lgc_ros.calibration.intrinsics import Calibration
-from lgc_ros.visualization.matches import load_pyplot
+from lgc_ros.visualization.figures import load_pyplot, save_figure
 
 COLOURS = "viridis"
 ARROW_SHARE = 0.03  # length of the longest arrows, as a share of the image width
@@ -16,8 +16,7 @@ PERCENTILE = 95  # of the residuals that axes and colours show in full
 
 def plot_calibration(path: Path, calibration: Calibration, title: str) -> None:
     """Write residuals over the image, their distribution, and the error of every view."""
-    plt = load_pyplot()
-    figure = plt.figure(figsize=(11, 5.6), layout="constrained")
+    figure = load_pyplot().figure(figsize=(11, 5.6), layout="constrained")
     grid = figure.add_gridspec(2, 2, width_ratios=(1.7, 1))
     image, scatter, bars = (
         figure.add_subplot(cell) for cell in (grid[:, 0], grid[0, 1], grid[1, 1])
@@ -37,8 +36,7 @@ def plot_calibration(path: Path, calibration: Calibration, title: str) -> None:
     for axes in (scatter, bars):
         axes.grid(alpha=0.3)
         axes.title.set_fontsize("small")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save_figure(path, figure)
 
 
 def _plot_image(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lgc_ros.visualization.matches import load_pyplot
+from lgc_ros.visualization.figures import load_pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from lgc_ros.errors import ImageError, LgcError
+from lgc_ros.errors import ImageError
 from lgc_ros.estimation.two_view import TwoViewResult, true_matches
+from lgc_ros.runtime.output_files import write_file
+from lgc_ros.visualization.figures import load_pyplot, save_figure
 
 GREEN = (80, 200, 0)
 RED = (40, 40, 220)
@@ -116,12 +118,14 @@ def draw_two_view(
 
 def write_image(path: Path, image: np.ndarray) -> None:
     """Write an image file in the format of its suffix."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        written = cv2.imwrite(str(path), image)
-    except cv2.error:
-        written = False
-    if not written:
+    check_picture(path)
+    _, data = cv2.imencode(path.suffix, image)
+    write_file(path, data.tobytes())
+
+
+def check_picture(path: Path) -> None:
+    """Refuse the name of a picture whose suffix is unknown, before the work starts."""
+    if not cv2.haveImageWriter(path.name):
         raise ImageError(f"cannot write {path}: use a suffix such as .png or .jpg")
 
 
@@ -146,17 +150,4 @@ def plot_accuracy(
     )
     axes.grid(alpha=0.3)
     figure.legend(fontsize="small", loc="outside right center", frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def load_pyplot():
-    """matplotlib.pyplot without a window, imported on first use."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise LgcError("plots need matplotlib: pip install 'lgc_ros[eval]'") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
+    save_figure(path, figure)

@@ -16,6 +16,7 @@ import cv2
 import numpy as np
 
 import lgc_ros
+from lgc_ros.runtime.output_files import write_file
 from lgc_ros.visualization.charts import inline, plot_histogram, plot_line, plot_map
 
 if TYPE_CHECKING:
@@ -33,6 +34,14 @@ STAGES = {
 }
 TITLES = {"ransac": "RANSAC on all matches", "cn": "Learned filter, then robust estimation"}
 GOOD_ERROR_DEG = 5.0
+REPORT_FILES = (
+    "report.html",
+    "trajectory.svg",
+    "error.svg",
+    "latency.svg",
+    "matches.jpg",
+    "inliers.ply",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +105,11 @@ def write_report(out: Path, report: Report) -> None:
         "latency": plot_histogram(latency, "latency (ms)", m["latency_ms"]["median"]),
     }
     for name, svg in charts.items():
-        (out / f"{name}.svg").write_text(svg, encoding="utf-8")
+        write_file(out / f"{name}.svg", svg)
     frames = _frames(report, pixels, seconds)
     stamps = sorted(live.pictures)
     if stamps:
-        (out / "matches.jpg").write_bytes(live.pictures[stamps[len(stamps) // 2]])
+        write_file(out / "matches.jpg", live.pictures[stamps[len(stamps) // 2]])
     write_ply(out / "inliers.ply", report.points, report.colours)
     page = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         version=lgc_ros.__version__,
@@ -127,7 +136,7 @@ def write_report(out: Path, report: Report) -> None:
         pair=_pair(report.comparisons),
         data=json.dumps({"frames": frames, "cloud": _cloud(report, estimate)}),
     )
-    (out / "report.html").write_text(page, encoding="utf-8")
+    write_file(out / "report.html", page)
 
 
 def _device(live: LiveRun) -> str:
@@ -214,4 +223,4 @@ def write_ply(path: Path, points: np.ndarray, colours: np.ndarray) -> None:
     )
     vertices = np.empty(len(points), [("xyz", "<f4", 3), ("rgb", "u1", 3)])
     vertices["xyz"], vertices["rgb"] = points, colours
-    path.write_bytes(header.encode() + vertices.tobytes())
+    write_file(path, header.encode() + vertices.tobytes())

@@ -13,7 +13,8 @@ from lgc_ros.errors import LgcError
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.state import STATUSES, OdometryState
-from lgc_ros.visualization.matches import load_pyplot, write_caption
+from lgc_ros.visualization.figures import load_pyplot, save_figure
+from lgc_ros.visualization.matches import write_caption
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,10 +46,7 @@ def plot_run(
     ground: str | None = None,
 ) -> None:
     """Write the figure of `draw_run` to a file."""
-    plt = load_pyplot()
-    figure = draw_run(title, states, trajectory, errors, ground)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save_figure(path, draw_run(title, states, trajectory, errors, ground))
 
 
 def draw_run(

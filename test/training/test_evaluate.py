@@ -338,4 +338,4 @@ def test_the_commands_lead_from_pairs_to_a_report(folder, dump, tmp_path, monkey
     assert "| poselib |" in (tmp_path / "report" / "report.md").read_text()
     code, said = call("evaluate", tmp_path / "nowhere")
     assert code == 1
-    assert "Error: nothing matches" in said.err
+    assert "error: nothing matches" in said.err

@@ -351,4 +351,4 @@ def test_the_command_prints_the_dumps_and_fails_with_a_sentence(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
-    assert "Error: " in capsys.readouterr().err
+    assert "error: " in capsys.readouterr().err
