@@ -99,6 +99,14 @@ CameraOption = Annotated[
 EveryOption = Annotated[
     int, typer.Option(min=1, metavar="N", help="Process every N-th frame only.")
 ]
+FpsOption = Annotated[
+    float | None,
+    typer.Option(
+        min=1e-3,
+        metavar="HZ",
+        help="Frame rate of an image folder or video, instead of stamps in its names or file.",
+    ),
+]
 LimitOption = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N frames.")]
 AlignOption = Annotated[
     str,

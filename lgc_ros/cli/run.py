@@ -17,6 +17,7 @@ from lgc_ros.cli.options import (
     CameraOption,
     DepthTopicOption,
     EveryOption,
+    FpsOption,
     GroundTruthOption,
     ImageTopicOption,
     InfoTopicOption,
@@ -49,8 +50,8 @@ def run(
     source: Annotated[
         str,
         typer.Argument(
-            help="KITTI, TUM or EuRoC sequence, image folder or video with camera.yaml beside it, "
-            "rosbag2, or synthetic:walk."
+            help="KITTI, TUM or EuRoC sequence, image folder or video, rosbag2, /dev/video0, URL, "
+            "GStreamer pipeline, or synthetic:walk."
         ),
     ],
     camera: CameraOption = None,
@@ -68,6 +69,7 @@ def run(
     scale: ScaleOption = None,
     every: EveryOption = 1,
     limit: LimitOption = None,
+    fps: FpsOption = None,
     gt: GroundTruthOption = None,
     align: AlignOption = "sim3",
     video: Annotated[
@@ -91,6 +93,8 @@ def run(
     lgc run images/ --camera camera.yaml --profile fast --scale constant_speed:1.2
 
     lgc run walk.mcap --method cn --method ransac+ratio --gt /ground_truth
+
+    lgc run /dev/video0 --camera camera.yaml --profile fast
     """
     from lgc_ros.sources import open_source
 
@@ -101,6 +105,7 @@ def run(
         kind=kind,
         every=every,
         limit=limit,
+        rate_hz=fps,
         gt=gt,
         image_topic=image_topic,
         camera_info_topic=camera_info_topic,
@@ -131,8 +136,10 @@ def run_recipe(
     source: str | Path, camera: str | None, gt: str | None, every: int, limit: int | None
 ) -> dict[str, Any]:
     """The arguments beside the settings, as config.yaml records them."""
+    from lgc_ros.sources.stream import without_login
+
     return {
-        "source": str(source),
+        "source": without_login(str(source)),
         "camera": camera,
         "gt": gt,
         "every": every,

@@ -27,6 +27,7 @@ from lgc_ros.sources.folder import is_folder, open_folder
 from lgc_ros.sources.kitti import is_kitti, open_kitti
 from lgc_ros.sources.mcap_salvage import check_exists
 from lgc_ros.sources.rosbag import open_rosbag
+from lgc_ros.sources.stream import is_stream, open_stream
 from lgc_ros.sources.synthetic import SyntheticSource, default_camera
 from lgc_ros.sources.tum import is_tum, open_tum
 from lgc_ros.sources.video import is_video, open_video
@@ -42,6 +43,7 @@ class Kind(NamedTuple):
     looks_like: str
 
 
+FLAGS = {"rate_hz": "fps"}  # options that the command line calls differently
 KINDS: dict[str, Kind] = {
     "kitti": Kind(is_kitti, open_kitti, "image_0/ or image_2/, calib.txt, times.txt, poses.txt"),
     "tum": Kind(is_tum, open_tum, "rgb.txt, depth.txt, groundtruth.txt, camera.yaml"),
@@ -62,7 +64,9 @@ def open_source(
     gt: str | Path | None = None,
     **options: Any,
 ) -> Source:
-    """Open a dataset, folder, video or bag, recognized by its files, or `synthetic:walk`.
+    """Open a dataset, folder, video or bag, recognized by its files, a stream, or synthetic:walk.
+
+    A stream is a device, a URL or a GStreamer pipeline (see `open_stream`).
 
     `camera`, or what `choose_camera` makes of a text, replaces the camera of the source. Every
     `every`-th frame is yielded, at most `limit` of them. `gt` is a TUM file of ground-truth camera
@@ -75,6 +79,8 @@ def open_source(
     if scheme == "synthetic":
         _check_options("synthetic", SyntheticSource, options)
         source = open_synthetic(trajectory or "walk", camera, **options)
+    elif is_stream(str(path)):
+        source = _open("stream", open_stream, str(path), camera, options)
     else:
         check_exists(Path(path))
         kind = kind or recognize(Path(path))
@@ -83,7 +89,7 @@ def open_source(
         if kind == "rosbag":  # reads topics, and applies the mounting of the camera
             options |= {} if gt is None else {"gt": gt}
             gt = None
-        source = _open_kind(kind, Path(path), camera, options)
+        source = _open(kind, KINDS[kind].open, Path(path), camera, options)
     if gt is not None:
         source = source.with_ground_truth(gt)
     return source.select(every, limit)
@@ -96,23 +102,27 @@ def open_uncalibrated(path: str | Path, **options: Any) -> Source:
     return source.with_camera(Camera.from_K(default_camera().K, width, height))
 
 
-def _open_kind(
-    kind: str, path: Path, camera: Camera | str | Path | None, options: dict[str, Any]
+def _open(
+    kind: str,
+    opener: Callable[..., Source],
+    path: str | Path,
+    camera: Camera | str | Path | None,
+    options: dict[str, Any],
 ) -> Source:
     """Open a source; a camera given as text may depend on its images, so they come first."""
     if not isinstance(camera, str | Path):
-        _check_options(kind, KINDS[kind].open, options)
-        return KINDS[kind].open(path, camera, **options)
+        _check_options(kind, opener, options)
+        return opener(path, camera, **options)
     rectified = options.pop("rectified", False)
-    source = _open_kind(kind, path, default_camera(), options)
+    source = _open(kind, opener, path, default_camera(), options)
     return source.with_camera(choose_camera(camera, partial(_sample, source, path), rectified))
 
 
-def _sample(source: Source, path: Path) -> SampleImage:
+def _sample(source: Source, path: str | Path) -> SampleImage:
     """The first image of a source; its file, if it is one."""
     frame = source.first()
     height, width = frame.image.shape[:2]
-    file = path / frame.name
+    file = Path(path) / frame.name
     return SampleImage((width, height), file if file.is_file() else None)
 
 
@@ -162,4 +172,5 @@ def _found(path: Path) -> str:
 
 def _check_options(kind: str, opener: Callable, options: dict[str, Any]) -> None:
     for name in options.keys() - inspect.signature(opener).parameters.keys():
-        raise ConfigError(f"a source of kind {kind} has no option --{name.replace('_', '-')}")
+        flag = FLAGS.get(name, name.replace("_", "-"))
+        raise ConfigError(f"a source of kind {kind} has no option --{flag}")
