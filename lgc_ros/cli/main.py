@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import lgc_ros
-from lgc_ros.cli import bench, calibrate, evaluate, match, ros, run, tools
+from lgc_ros.cli import bench, calibrate, convert, evaluate, match, ros, run, tools
 from lgc_ros.cli.errors import ConsoleHandler, explained_errors
 from lgc_ros.runtime.allocator import retain_freed_memory
 
@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Visual odometry with learned correspondence filtering.",
 )
-for group in (run, match, evaluate, calibrate, ros, tools, bench):
+for group in (run, match, evaluate, calibrate, convert, ros, tools, bench):
     group.register(app)
 
 

@@ -96,6 +96,14 @@ CameraOption = Annotated[
         "the images.",
     ),
 ]
+KindOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Kind of SOURCE, if its files are ambiguous: kitti, tum, euroc, rosbag, video or "
+        "folder.",
+    ),
+]
 EveryOption = Annotated[
     int, typer.Option(min=1, metavar="N", help="Process every N-th frame only.")
 ]

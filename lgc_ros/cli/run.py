@@ -21,6 +21,7 @@ from lgc_ros.cli.options import (
     GroundTruthOption,
     ImageTopicOption,
     InfoTopicOption,
+    KindOption,
     LimitOption,
     MethodsOption,
     OdomTopicOption,
@@ -55,14 +56,7 @@ def run(
         ),
     ],
     camera: CameraOption = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Kind of SOURCE, if its files are ambiguous: kitti, tum, euroc, rosbag, video or "
-            "folder.",
-        ),
-    ] = None,
+    kind: KindOption = None,
     method: MethodsOption = None,
     profile: ProfileOption = "default",
     settings: SetOption = None,
