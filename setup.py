@@ -36,6 +36,8 @@ EXTRAS = {
         "pycolmap>=3.12",
         "tensorboard>=2.14",
     ],
+    # Its API changes with every minor version.
+    "view": ["rerun-sdk==0.41.*"],
     # colcon runs pytest only when it finds it in this extra.
     "test": [
         "catkin_pkg>=1.0",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Annotated
 
 import typer
 
 import lgc_ros
-from lgc_ros.cli import bench, calibrate, convert, evaluate, match, ros, run, tools
+from lgc_ros.cli import bench, calibrate, convert, evaluate, match, ros, run, tools, view
 from lgc_ros.cli.errors import ConsoleHandler, explained_errors
 from lgc_ros.runtime.allocator import retain_freed_memory
 
@@ -17,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Visual odometry with learned correspondence filtering.",
 )
-for group in (run, match, evaluate, calibrate, convert, ros, tools, bench):
+for group in (run, match, evaluate, calibrate, convert, view, ros, tools, bench):
     group.register(app)
 
 
@@ -39,4 +40,4 @@ def main() -> None:
     """Run `lgc`; errors that the user can fix are shown without a traceback."""
     retain_freed_memory()
     with explained_errors():
-        app()
+        app(view.with_default_place(sys.argv[1:]))

@@ -31,6 +31,7 @@ from lgc_ros.cli.options import (
     SetOption,
 )
 from lgc_ros.cli.output import FrameRate, echo_written, progress_bar, stdout
+from lgc_ros.cli.view import SaveViewOption, ViewOption, viewing
 from lgc_ros.errors import ConfigError
 from lgc_ros.runtime.output_files import write_json
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from lgc_ros.evaluation.runner import Run
     from lgc_ros.odometry.options import OdometryOptions
     from lgc_ros.sources import Source
+    from lgc_ros.visualization.viewer import Viewer
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +71,8 @@ def run(
     video: Annotated[
         bool, typer.Option("--video", help="Also write video.mp4 with annotated frames.")
     ] = False,
+    view: ViewOption = None,
+    save_view: SaveViewOption = None,
     out: OutOption = None,
     image_topic: ImageTopicOption = None,
     camera_info_topic: InfoTopicOption = None,
@@ -88,7 +92,7 @@ def run(
 
     lgc run walk.mcap --method cn --method ransac+ratio --gt /ground_truth
 
-    lgc run /dev/video0 --camera camera.yaml --profile fast
+    lgc run /dev/video0 --camera camera.yaml --profile fast --view
     """
     from lgc_ros.sources import open_source
 
@@ -105,7 +109,11 @@ def run(
         camera_info_topic=camera_info_topic,
         **scale_topics(source, kind, choices, odom_topic, depth_topic),
     )
-    run_methods(opened, choices, align, run_recipe(source, camera, gt, every, limit), out, video)
+    if (view or save_view) and len(choices) > 1:
+        raise ConfigError("--view and --save-view show one method: give --method once")
+    recipe = run_recipe(source, camera, gt, every, limit)
+    with viewing(opened.name, view, save_view) as viewer:
+        run_methods(opened, choices, align, recipe, out, video, viewer=viewer)
 
 
 def method_options(
@@ -173,6 +181,7 @@ def run_methods(
     out: Path | None,
     video: bool = False,
     json_file: Path | None = None,
+    viewer: Viewer | None = None,
 ) -> None:
     """Run each choice of settings, several into a folder each; Ctrl-C skips the remaining ones."""
     from lgc_ros.evaluation.results import results_folder, write_run
@@ -194,6 +203,7 @@ def run_methods(
                     align=align,
                     progress=lambda state: update(advance=1, status=state.status),
                     video=writer,
+                    viewer=viewer,
                     recipe=recipe,
                 )
             if writer:

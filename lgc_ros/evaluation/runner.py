@@ -29,6 +29,7 @@ from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.runtime.threads import thread_limit
 from lgc_ros.sources import Source
 from lgc_ros.visualization.trajectory import VideoWriter
+from lgc_ros.visualization.viewer import Viewer
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +135,7 @@ def run_odometry(
     extract: Extractor | None = None,
     progress: Progress = lambda state: None,
     video: VideoWriter | None = None,
+    viewer: Viewer | None = None,
     recipe: Mapping[str, Any] | None = None,
 ) -> Run:
     """Feed every frame of a source to the odometry and compute errors if ground truth is known.
@@ -154,6 +156,8 @@ def run_odometry(
                 truth.append((frame.stamp_ns, frame.T_wc))
             if video is not None:
                 video.add(frame, state)
+            if viewer is not None:
+                viewer.add(frame, state, odometry.map)
             progress(state)
     except KeyboardInterrupt:
         if not states:
