@@ -91,10 +91,10 @@ def view(
         raise ConfigError("give the results of a run, or --node")
     place = None if save else "web" if web else DEFAULT
     if node:
-        from lgc_ros.ros.view import view_node
+        from lgc_ros.ros.view import IMAGE, view_node
 
-        with open_place(name, place, save) as output:
-            view_node(output, name)
+        with _open_place(name, place, save, IMAGE) as output:
+            view_node(output.recording, name)
     elif results is not None and results.suffix == ".rrd":
         _view_file(results, web)
     elif results is not None:
@@ -107,24 +107,26 @@ def viewing(title: str, place: str | None, save: Path | None) -> Iterator[Viewer
     if place is None and save is None:
         yield None
         return
-    from lgc_ros.visualization.viewer import Viewer
+    from lgc_ros.visualization.viewer import IMAGE, Viewer
 
-    with open_place(title, place, save) as output:
+    with _open_place(title, place, save, IMAGE) as output:
         yield Viewer(output.recording)
+        if output.url:
+            _wait(output.url)
 
 
 @contextmanager
-def open_place(title: str, place: str | None, save: Path | None) -> Iterator[ViewerOutput]:
-    """An open recording; in the browser it stays open until Ctrl-C."""
+def _open_place(
+    title: str, place: str | None, save: Path | None, image: str
+) -> Iterator[ViewerOutput]:
+    """An open recording, closed at the end."""
     from lgc_ros.visualization.viewer_outputs import open_output
 
-    output = open_output(title, place, save)
+    output = open_output(title, place, save, image)
     if output.url:
         stderr.print(f"viewer: {output.url}", highlight=False, soft_wrap=True)
     try:
         yield output
-        if output.url:
-            _wait(output.url)
     finally:
         output.close()
     echo_written(save)
@@ -141,14 +143,13 @@ def _wait(url: str) -> None:
 
 def _view_folder(folder: Path, place: str | None, save: Path | None) -> None:
     from lgc_ros.evaluation.stored_run import frames_of_run, read_states
-    from lgc_ros.visualization.viewer import Viewer
 
     states = read_states(folder)
-    with open_place(str(folder), place, save) as output:
-        viewer = Viewer(output.recording)
+    with viewing(str(folder), place, save) as viewer:
         pairs = zip(frames_of_run(folder, states), states, strict=True)
         for frame, state in track(pairs, "reading", len(states), console=stderr, transient=True):
-            viewer.add(frame, state)
+            if viewer is not None:
+                viewer.add(frame, state)
 
 
 def _view_file(path: Path, web: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lgc_ros.errors import ConfigError, LgcError
 from lgc_ros.runtime.output_files import complete_file
-from lgc_ros.visualization.viewer import layout
+from lgc_ros.visualization.viewer_parts import layout
 
 if TYPE_CHECKING:
     from rerun import RecordingStream
@@ -39,11 +39,10 @@ class ViewerOutput:
         self._file.close()
 
 
-def open_output(
-    name: str, place: str | None, save: Path | None = None, open_browser: bool = True
-) -> ViewerOutput:
+def open_output(name: str, place: str | None, save: Path | None, image: str) -> ViewerOutput:
     """Start a recording that goes to a window, to the browser, to a file, or to several of these.
 
+    `image` is the path at which the image will be logged.
     A file is complete when the output is closed. The server for the browser listens on this
     machine only.
     """
@@ -67,11 +66,11 @@ def open_output(
             rerun.GrpcServerSink(bind_ip="127.0.0.1", port=port, server_memory_limit=MEMORY)
         )
         address = f"rerun+http://127.0.0.1:{port}/proxy"
-        rerun.serve_web_viewer(web_port=web_port, open_browser=open_browser, connect_to=address)
+        rerun.serve_web_viewer(web_port=web_port, open_browser=True, connect_to=address)
         output.url = f"http://127.0.0.1:{web_port}/?url={address.replace('+', '%2B')}"
     if save is not None:
         sinks.append(rerun.FileSink(str(output._file.enter_context(complete_file(save)))))
-    recording.set_sinks(*sinks, default_blueprint=layout())
+    recording.set_sinks(*sinks, default_blueprint=layout(image))
     recording.send_recording_name(name)
     return output
 
