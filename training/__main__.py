@@ -6,12 +6,13 @@ from pathlib import Path
 
 import typer
 
+from lgc_ros.cli.app import App
 from lgc_ros.cli.errors import explained_errors
 from lgc_ros.runtime.allocator import retain_freed_memory
 from lgc_ros.runtime.safe_yaml import YamlError, parse_yaml
 from training.progress import log_to_console, progress_bar
 
-app = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
+app = App(__doc__)
 
 
 @app.callback()

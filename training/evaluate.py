@@ -247,13 +247,16 @@ def _evaluate_job(pairs: PairSet, keypoints: int, config: EvaluateConfig, part: 
     if pairs.in_dump:
         scores = _evaluate_dump(pairs, ways, config.limit)
     else:
-        scores = evaluate_pairs(
+        results = evaluate_pairs(
             pairs.path,
             ways,
             features=config.features,
             max_keypoints=keypoints,
             limit=config.limit,
         )
+        if results.interrupted:  # to be evaluated again when it is resumed
+            raise KeyboardInterrupt
+        scores = results.scores
     common = {
         "sequence": pairs.name,
         "group": pairs.group,

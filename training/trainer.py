@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch.utils.tensorboard import SummaryWriter
 
-from lgc_ros.errors import CheckpointError, ConfigError, LgcError
+from lgc_ros.errors import CheckpointError, ConfigError, Interrupted
 from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
 from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork
 from lgc_ros.runtime.output_files import make_folder, write_file
@@ -150,7 +150,7 @@ class _Run:
                 if self.rank == 0:
                     self._housekeeping(end)
                 if end and self.step < config.steps:
-                    raise LgcError(
+                    raise Interrupted(
                         f"training was ended at step {self.step} of {config.steps}: "
                         "call it again to go on from there"
                     )

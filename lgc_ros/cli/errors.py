@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -53,6 +56,37 @@ def explained_errors() -> Iterator[None]:
         _fail(remedy)
     except KeyboardInterrupt:  # while modules are still being imported
         sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def calm_interrupts() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt once, so that the results so far can be written.
+
+    The second only says so; the third ends the process at once, without destructors, some of which
+    abort while threads of C++ libraries are running.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or before is not signal.default_int_handler:
+        yield
+        return
+    received = 0
+
+    def interrupt(number: int, frame: object) -> None:
+        nonlocal received
+        received += 1
+        if received == 1:
+            raise KeyboardInterrupt
+        if received == 2:
+            os.write(2, b"finishing; press Ctrl-C once more to end at once\n")
+        else:
+            os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class ConsoleHandler(logging.Handler):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lgc_ros.cli import tables
+from lgc_ros.cli.app import App
+from lgc_ros.cli.errors import INTERRUPTED
 from lgc_ros.cli.options import (
     METHOD_HELP,
     AlignOption,
@@ -17,6 +20,7 @@ from lgc_ros.cli.options import (
     DepthTopicOption,
     DeviceOption,
     EveryOption,
+    ForceOption,
     GroundTruthOption,
     ImageTopicOption,
     InfoTopicOption,
@@ -42,7 +46,7 @@ BAG_METHODS = ["cn", "ransac+ratio"]
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = typer.Typer(no_args_is_help=True, help="Score methods on data with ground truth.")
+    group = App("Score methods on data with ground truth.")
     group.command("pairs")(pairs)
     group.command("trajectory")(trajectory)
     group.command("bag")(bag)
@@ -86,6 +90,7 @@ def pairs(
             help="Write results.json, errors.csv and a plot to this folder.",
         ),
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Score two-view methods on image pairs with known poses.
 
@@ -96,15 +101,24 @@ def pairs(
     from lgc_ros.estimation.methods import DEFAULT_METHODS
     from lgc_ros.estimation.two_view import RelativePoseSolver, estimator_options
     from lgc_ros.evaluation.pair_metrics import summarize
-    from lgc_ros.evaluation.pair_runner import evaluate_pairs, feature_kind, write_pair_report
+    from lgc_ros.evaluation.pair_runner import (
+        earlier_pair_results,
+        evaluate_pairs,
+        feature_kind,
+        write_pair_results,
+    )
+    from lgc_ros.runtime.result_folders import result_folder
 
     kind = feature_kind(features)
     solvers = {
         name: RelativePoseSolver(name, kind, model, device, estimator_options(name, threshold))
         for name in dict.fromkeys(method or DEFAULT_METHODS)
     }
-    with progress_bar(f"pairs of {folder.name}") as update:
-        scores = evaluate_pairs(
+    with (
+        result_folder(out, earlier_pair_results, force) if out else nullcontext(),
+        progress_bar(f"pairs of {folder.name}") as update,
+    ):
+        done = evaluate_pairs(
             folder,
             solvers,
             features=features,
@@ -114,19 +128,20 @@ def pairs(
             skip_bad=skip_bad,
             progress=lambda done, total: update(completed=done, total=total),
         )
-    results = {
-        "dataset": folder.resolve().name,
-        "features": features,
-        "keypoints": keypoints,
-        "methods": {name: summarize(rows) for name, rows in scores.items()},
-    }
+        results = {
+            "dataset": folder.resolve().name,
+            "features": features,
+            "keypoints": keypoints,
+            "methods": {name: summarize(rows) for name, rows in done.scores.items()},
+        }
+        if json_file:
+            write_json(json_file, results)
+        if out:
+            write_pair_results(out, results, done)
     stdout.print(tables.pair_accuracy(results), tables.pair_times(results))
-    if json_file:
-        write_json(json_file, results)
-    if out:
-        write_json(out / "results.json", results)
-        write_pair_report(out, scores)
     echo_written(json_file, out)
+    if done.interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 def trajectory(
@@ -135,6 +150,14 @@ def trajectory(
     ],
     truth: Annotated[Path, typer.Argument(help="Ground truth: TUM or KITTI file, or BAG:/TOPIC.")],
     align: AlignOption = "sim3",
+    skip_held: Annotated[
+        bool,
+        typer.Option(
+            "--skip-held",
+            help="Leave out poses equal to the one before. A node repeats its last pose while it "
+            "is lost; `lgc run` scores tracked frames only.",
+        ),
+    ] = False,
     json_file: JsonOption = None,
 ) -> None:
     """Compute ATE, RPE and KITTI drift of a trajectory.
@@ -148,11 +171,23 @@ def trajectory(
     from lgc_ros.evaluation.trajectory_input import load_trajectory
     from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory
 
-    errors = evaluate_trajectory(load_trajectory(estimate), load_trajectory(truth), align)
+    poses = load_trajectory(estimate)
+    held = int(poses.held.sum())
+    if skip_held:
+        poses = poses.without(poses.held)
+    errors = evaluate_trajectory(poses, load_trajectory(truth), align)
     typer.echo(f"{estimate.name}: {len(errors.aligned)} poses, alignment {align}")
+    if held:
+        scored = "left out" if skip_held else "scored like any other; --skip-held leaves them out"
+        typer.echo(f"{held} poses repeat the one before (lost, or standing still): {scored}")
     stdout.print(tables.trajectory_errors(errors))
     if json_file:
-        about = {"align": align, "poses": len(errors.aligned), "path_m": errors.truth.length_m}
+        about = {
+            "align": align,
+            "poses": len(errors.aligned),
+            "held": held,
+            "path_m": errors.truth.length_m,
+        }
         write_json(json_file, {**about, "rpe_over": errors.rpe_over, **errors.as_dict()})
     echo_written(json_file)
 
@@ -174,6 +209,7 @@ def bag(
     align: AlignOption = "sim3",
     json_file: JsonOption = None,
     out: OutOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Replay a bag offline and deterministically, and compare methods on it.
 
@@ -200,4 +236,4 @@ def bag(
     if opened.ground_truth is None:
         log.warning("no ground truth, so no errors: give --gt TOPIC or --gt FILE")
     recipe = run_recipe(bag, camera, gt, every, limit)
-    run_methods(opened, choices, align, recipe, out, json_file=json_file)
+    run_methods(opened, choices, align, recipe, out, force=force, json_file=json_file)

@@ -171,3 +171,6 @@ OutOption = Annotated[
         help="Folder for the results. Default: a new one in results/, linked as results/latest.",
     ),
 ]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Replace the results of an earlier run in --out.")
+]

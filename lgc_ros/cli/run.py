@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,7 @@ from lgc_ros.cli.options import (
     CameraOption,
     DepthTopicOption,
     EveryOption,
+    ForceOption,
     FpsOption,
     GroundTruthOption,
     ImageTopicOption,
@@ -39,9 +41,12 @@ if TYPE_CHECKING:
     from lgc_ros.evaluation.runner import Run
     from lgc_ros.odometry.options import OdometryOptions
     from lgc_ros.sources import Source
+    from lgc_ros.visualization.video import VideoWriter
     from lgc_ros.visualization.viewer import Viewer
 
 log = logging.getLogger(__name__)
+
+VIDEO = "video.mp4"
 
 
 def register(app: typer.Typer) -> None:
@@ -74,6 +79,7 @@ def run(
     view: ViewOption = None,
     save_view: SaveViewOption = None,
     out: OutOption = None,
+    force: ForceOption = False,
     image_topic: ImageTopicOption = None,
     camera_info_topic: InfoTopicOption = None,
     odom_topic: OdomTopicOption = None,
@@ -113,7 +119,7 @@ def run(
         raise ConfigError("--view and --save-view show one method: give --method once")
     recipe = run_recipe(source, camera, gt, every, limit)
     with viewing(opened.name, view, save_view) as viewer:
-        run_methods(opened, choices, align, recipe, out, video, viewer=viewer)
+        run_methods(opened, choices, align, recipe, out, force=force, video=video, viewer=viewer)
 
 
 def method_options(
@@ -179,36 +185,23 @@ def run_methods(
     align: str,
     recipe: dict[str, Any],
     out: Path | None,
+    *,
+    force: bool = False,
     video: bool = False,
     json_file: Path | None = None,
     viewer: Viewer | None = None,
 ) -> None:
     """Run each choice of settings, several into a folder each; Ctrl-C skips the remaining ones."""
     from lgc_ros.evaluation.results import results_folder, write_run
-    from lgc_ros.evaluation.runner import run_odometry
-    from lgc_ros.visualization.trajectory import VideoWriter
+    from lgc_ros.visualization.video import video_writer
 
-    columns = FrameRate(), TextColumn("{task.fields[status]}")
     runs: dict[str, Run] = {}
-    with results_folder(out, source.name) as folder:
+    with results_folder(out, source.name, force=force) as folder:
         for choice in options:
             target = folder / choice.method if len(options) > 1 else folder
-            writer = VideoWriter(target / "video.mp4") if video else None
-            title = f"{source.name}, {choice.method}"
-            with progress_bar(title, *columns, status="") as update:
-                update(total=source.known_length)
-                done = run_odometry(
-                    source,
-                    choice,
-                    align=align,
-                    progress=lambda state: update(advance=1, status=state.status),
-                    video=writer,
-                    viewer=viewer,
-                    recipe=recipe,
-                )
-            if writer:
-                writer.close()
-            write_run(target, done)
+            with video_writer(target / VIDEO) if video else nullcontext() as writer:
+                done = _run_one(source, choice, align, recipe, writer, viewer)
+                write_run(target, done)  # before the video can fail
             runs[choice.method] = done
             if done.interrupted:
                 break
@@ -222,6 +215,31 @@ def run_methods(
         raise typer.Exit(INTERRUPTED)
 
 
+def _run_one(
+    source: Source,
+    choice: OdometryOptions,
+    align: str,
+    recipe: dict[str, Any],
+    video: VideoWriter | None,
+    viewer: Viewer | None,
+) -> Run:
+    """Run one choice of settings with a progress bar."""
+    from lgc_ros.evaluation.runner import run_odometry
+
+    columns = FrameRate(), TextColumn("{task.fields[status]}")
+    with progress_bar(f"{source.name}, {choice.method}", *columns, status="") as update:
+        update(total=source.known_length)
+        return run_odometry(
+            source,
+            choice,
+            align=align,
+            progress=lambda state: update(advance=1, status=state.status),
+            video=video,
+            viewer=viewer,
+            recipe=recipe,
+        )
+
+
 def _explain(source: Source, runs: dict[str, Run]) -> None:
     """Why frames were not tracked, not read or not evaluated."""
     from lgc_ros.evaluation.runner import missing_ground_truth
@@ -229,6 +247,13 @@ def _explain(source: Source, runs: dict[str, Run]) -> None:
     for method, done in runs.items():
         if reason := done.untracked():
             typer.echo(f"{method}: {reason}; see states.csv for every frame")
+        if done.is_mostly_untracked:
+            log.warning(
+                "%s: only %s: errors and plots cover these alone, so the run says little about "
+                "the sequence",
+                method,
+                done.coverage,
+            )
     *_, last = runs.values()
     if last.skipped:
         typer.echo(f"frames skipped because they could not be read: {last.skipped}", err=True)

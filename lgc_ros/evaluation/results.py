@@ -15,7 +15,7 @@ import yaml
 from transforms3d.quaternions import mat2quat
 
 import lgc_ros
-from lgc_ros.errors import LgcError, OutputError
+from lgc_ros.errors import LgcError
 from lgc_ros.estimation.methods import METHODS
 from lgc_ros.evaluation.runner import Run
 from lgc_ros.geometry.trajectory import Trajectory
@@ -24,7 +24,8 @@ from lgc_ros.odometry.state import OdometryState
 from lgc_ros.runtime.output_files import write_file, write_json
 from lgc_ros.runtime.result_folders import result_folder
 from lgc_ros.sources.trajectory import write_kitti, write_trajectory
-from lgc_ros.visualization.trajectory import plot_run
+from lgc_ros.visualization.figures import save_figure
+from lgc_ros.visualization.trajectory import draw_run
 
 log = logging.getLogger(__name__)
 
@@ -57,17 +58,22 @@ def write_run(folder: Path, run: Run) -> None:
     text = yaml.safe_dump(config, sort_keys=False)
     write_file(folder / "config.yaml", text)
     write_json(folder / "metrics.json", run.metrics())
+    try:
+        figure = draw_run(
+            run_title(run), run.states, run.trajectory, run.errors, run.ground, run.truth
+        )
+    except LgcError as error:
+        log.warning("no plot: %s", error)
+    else:
+        save_figure(folder / "trajectory.png", figure)
+
+
+def run_title(run: Run) -> str:
+    """Source, method, error and the share of frames that it covers."""
     title = f"{run.name}, {run.options.method}"
     if run.errors is not None and run.truth is not None:
         title += f": ATE {run.errors.ate_rmse_m:.3f} m over {run.truth.length_m:.1f} m"
-    try:
-        plot_run(
-            folder / "trajectory.png", title, run.states, run.trajectory, run.errors, run.ground
-        )
-    except OutputError:
-        raise
-    except LgcError as error:
-        log.warning("no plot: %s", error)
+    return f"{title}\n{run.coverage}"
 
 
 def _write_states(path: Path, states: list[OdometryState]) -> None:

@@ -28,7 +28,7 @@ from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.runtime.threads import thread_limit
 from lgc_ros.sources import Source
-from lgc_ros.visualization.trajectory import VideoWriter
+from lgc_ros.visualization.video import VideoWriter
 from lgc_ros.visualization.viewer import Viewer
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 METRICS = (
     "frames",
     "tracked",
+    "tracked_share",
     "ate_rmse_m",
     "rpe_trans_m",
     "rpe_rot_deg",
@@ -44,6 +45,7 @@ METRICS = (
     "fps",
     "scale",
 )
+MOSTLY = 0.5
 NUMBER = re.compile(r"\d+(\.\d+)?")
 
 Progress = Callable[[OdometryState], None]
@@ -79,18 +81,42 @@ class Run:
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def trajectory(self) -> Trajectory:
-        """The estimated poses. The first frame is included: it defines the world."""
+    def located(self) -> list[OdometryState]:
+        """The states with an estimated pose: the first, which defines the world, and tracked ones.
+
+        Everything that counts or shows tracked frames refers to these.
+        """
         first, *others = self.states
-        known = [first, *(state for state in others if state.tracked)]
-        return Trajectory.from_poses((state.stamp_ns, state.T_wc) for state in known)
+        return [first, *(state for state in others if state.tracked)]
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The estimated poses."""
+        return Trajectory.from_poses((state.stamp_ns, state.T_wc) for state in self.located)
+
+    @property
+    def tracked_share(self) -> float:
+        """Share of the frames with an estimated pose."""
+        return len(self.located) / len(self.states)
+
+    @property
+    def coverage(self) -> str:
+        """The number and share of tracked frames, for titles and messages."""
+        share = f"{100 * self.tracked_share:.0f} %"
+        return f"{len(self.located)} of {len(self.states)} frames tracked ({share})"
+
+    @property
+    def is_mostly_untracked(self) -> bool:
+        """Whether so few frames were tracked that errors say little about the run."""
+        return self.tracked_share < MOSTLY
 
     def metrics(self) -> dict:
         """The content of metrics.json; errors are null without ground truth."""
         measured = {} if self.errors is None else self.errors.as_dict()
         measured |= {
             "frames": len(self.states),
-            "tracked": sum(state.tracked for state in self.states),
+            "tracked": len(self.located),
+            "tracked_share": self.tracked_share,
             "fps": len(self.states) / self.seconds if self.seconds else None,
         }
         stages = dict.fromkeys(stage for state in self.states for stage in state.ms)
@@ -169,7 +195,7 @@ def run_odometry(
     if warning := odometry.scale_warning():
         log.warning("%s; or choose another --scale", warning)
     true_poses = Trajectory.from_poses(sorted(truth, key=lambda item: item[0]))
-    origin = getattr(source, "truth", None)
+    origin = getattr(source, "ground_truth", None)
     run = Run(
         getattr(source, "name", "source"),
         options,

@@ -81,6 +81,7 @@ class Report:
             "frames": self.frames,
             "answered": self.live.answered,
             "dropped": int(self.live.diagnostics.get("dropped", 0)),
+            "held": int(self.errors.aligned.held.sum()),
             **self.errors.as_dict(),
             "path_m": self.errors.truth.length_m,
             "fps": self.live.answered / self.live.seconds,

@@ -9,6 +9,8 @@ from runs import SETTINGS
 
 from lgc_ros.evaluation.results import write_run
 from lgc_ros.evaluation.runner import METRICS
+from lgc_ros.geometry.trajectory import Trajectory
+from lgc_ros.sources.trajectory import write_trajectory
 
 
 def test_evaluate_pairs_prints_a_table_and_reports_a_malformed_line(lgc, views, tmp_path):
@@ -47,6 +49,27 @@ def test_evaluate_trajectory_prints_and_writes_errors(invoke, tum_folder, finish
     assert errors["rpe_over"] == "1 s"
     assert "ATE" in result.output
     assert "RPE over 1 s" in result.output
+
+
+def test_held_poses_of_a_recording_are_counted_and_left_out_on_request(
+    invoke, tum_folder, finished_run, tmp_path
+):
+    """A node publishes its last pose again while it is lost; `lgc run` writes no pose then."""
+    tracked, path = finished_run.trajectory, tmp_path / "live.txt"
+    held = Trajectory(tracked.stamps_ns, tracked.T_wc.copy())
+    held.T_wc[6:9] = held.T_wc[5]
+    write_trajectory(path, held)
+    arguments = ("evaluate", "trajectory", path, tum_folder / "groundtruth.txt")
+    errors = {}
+    for option in ((), ("--skip-held",)):
+        json_file = tmp_path / "errors.json"
+        result = invoke(*arguments, *option, "--json", json_file)
+        assert result.exit_code == 0, result.output
+        assert "3 poses repeat the one before" in result.output
+        errors[option] = json.loads(json_file.read_text())
+    assert [found["held"] for found in errors.values()] == [3, 3]
+    assert [found["poses"] for found in errors.values()] == [len(tracked), len(tracked) - 3]
+    assert errors["--skip-held",]["ate_rmse_m"] < errors[()]["ate_rmse_m"]
 
 
 def test_evaluate_trajectory_says_when_files_have_no_stamps(invoke, finished_run, tmp_path):

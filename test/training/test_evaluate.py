@@ -115,7 +115,7 @@ def test_a_folder_is_scored_as_the_library_does(folder, tmp_path):
     for keypoints in (100, 150):
         expected = evaluate_pairs(
             folder, {m: RelativePoseSolver(m) for m in methods}, max_keypoints=keypoints
-        )
+        ).scores
         for method in methods:
             [record] = [
                 r
