@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 IMAGE = "world/camera/image"
 # Ground truth is aligned and sent again when this fraction of poses was added.
 REALIGN_SHARE = 0.05
-# Lengths of frusta relative to the median depth of landmarks; without a scale source there are no
-# metres.
-FRUSTUM_SHARE = 0.04
+# Sizes of keyframes and of the image in space, relative to the median depth of landmarks; without
+# a scale source there are no metres.
+FRUSTUM_SHARE, IMAGE_SHARE = 0.04, 0.2
 KEYFRAME_COLOUR = (51, 128, 255)
 LANDMARK_COLOUR = (150, 150, 150)
 # Corners of a unit frustum, visited so that its edges are one line.
@@ -119,13 +119,18 @@ class Viewer:
             return
         if frame.camera is not None and frame.camera is not self._camera:
             self._camera = frame.camera
+            self._log_intrinsics()
+        self._recording.log(IMAGE, encoded_image(frame.image))
+
+    def _log_intrinsics(self) -> None:
+        """Log the camera; the size at which its image is shown in space follows the scene."""
+        if self._camera is not None:
             pinhole = self._rr.Pinhole(
-                image_from_camera=frame.camera.K,
-                resolution=frame.camera.size,
-                image_plane_distance=5 * FRUSTUM_SHARE * self._depth,
+                image_from_camera=self._camera.K,
+                resolution=self._camera.size,
+                image_plane_distance=IMAGE_SHARE * self._depth,
             )
             self._recording.log(IMAGE, pinhole)
-        self._recording.log(IMAGE, encoded_image(frame.image))
 
     def _log_inliers(self, state: OdometryState) -> None:
         colours, size = score_colours(state.scores), self._rr.Radius.ui_points(2.5)
@@ -147,6 +152,7 @@ class Viewer:
         self._recording.log("world/ground_truth", line)
 
     def _log_map(self, shown_map: ShownMap) -> None:
+        self._log_intrinsics()
         points = self._rr.Points3D(
             shown_map.points, colors=LANDMARK_COLOUR, radii=self._rr.Radius.ui_points(1.5)
         )
