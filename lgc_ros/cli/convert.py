@@ -57,8 +57,8 @@ def convert(
 ) -> None:
     """Write a dataset, video, folder or stream as a rosbag2, for `ros2 bag play`.
 
-    Topics: /camera/image_raw, /camera/camera_info and, where known, /camera/depth
-    (metres) and /ground_truth (poses of the camera).
+    Topics: /camera/image_raw, /camera/camera_info and, where known,
+    /camera/depth/image_raw (metres) and /ground_truth (poses of the camera).
 
     Example:
 
@@ -80,7 +80,7 @@ def convert(
         depth_topic=depth_topic,
     )
     interrupted = Event()
-    write_bag(_until_interrupted(opened, interrupted), out, compression)
+    write_bag(_until_interrupted(opened, interrupted), out, compression, depth=True)
     echo_written(out)
     if interrupted.is_set():
         raise typer.Exit(INTERRUPTED)

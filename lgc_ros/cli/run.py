@@ -39,6 +39,7 @@ from lgc_ros.runtime.output_files import write_json
 
 if TYPE_CHECKING:
     from lgc_ros.evaluation.runner import Run
+    from lgc_ros.geometry.camera import Camera
     from lgc_ros.odometry.options import OdometryOptions
     from lgc_ros.sources import Source
     from lgc_ros.visualization.video import VideoWriter
@@ -58,8 +59,8 @@ def run(
     source: Annotated[
         str,
         typer.Argument(
-            help="KITTI, TUM or EuRoC sequence, image folder or video, rosbag2, /dev/video0, URL, "
-            "GStreamer pipeline, or synthetic:walk."
+            help="KITTI, TUM or EuRoC sequence, image folder, 'FOLDER/*.png' (in quotes), video, "
+            "rosbag2, /dev/video0, URL, GStreamer pipeline, or synthetic:walk."
         ),
     ],
     camera: CameraOption = None,
@@ -155,6 +156,18 @@ def run_recipe(
     }
 
 
+def _described(camera: Camera) -> dict[str, Any]:
+    """The calibration of a camera, for config.yaml."""
+    K = camera.K
+    return {
+        "width": camera.width,
+        "height": camera.height,
+        "model": camera.model,
+        "fx_fy_cx_cy": [float(K[0, 0]), float(K[1, 1]), float(K[0, 2]), float(K[1, 2])],
+        "D": camera.D.tolist(),
+    }
+
+
 def scale_topics(
     source: str | Path,
     kind: str | None,
@@ -195,6 +208,7 @@ def run_methods(
     from lgc_ros.evaluation.results import results_folder, write_run
     from lgc_ros.visualization.video import video_writer
 
+    recipe = {**recipe, "camera_used": _described(source.camera)}
     runs: dict[str, Run] = {}
     with results_folder(out, source.name, force=force) as folder:
         for choice in options:

@@ -17,6 +17,7 @@ from lgc_ros.evaluation.trajectory_input import load_trajectory
 from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory, load_evo
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
+from lgc_ros.images.resize import resized_camera
 from lgc_ros.ros.live import INLIERS, ODOMETRY, LiveOptions, LiveRun, run_live
 from lgc_ros.runtime.output_files import write_json
 from lgc_ros.runtime.result_folders import result_folder
@@ -155,12 +156,7 @@ def _render(bag: Path, world: World, camera: Camera, frames: int, show: Show) ->
 def _camera(width: int) -> Camera:
     """The default camera at another resolution."""
     camera = default_camera()
-    scale = width / camera.width
-    K = scale * camera.K
-    # Integer coordinates are pixel centres; the image corner is the fixed point of the scaling.
-    K[:2, 2] += (scale - 1) / 2
-    K[2, 2] = 1
-    return Camera.from_K(K, width, round(scale * camera.height))
+    return resized_camera(camera, width, round(width * camera.height / camera.width))
 
 
 def _counted(frames: Iterable[Frame], total: int, show: Show) -> Iterable[Frame]:

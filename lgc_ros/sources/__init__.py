@@ -10,6 +10,7 @@ and yields `Frame`s one at a time. `KINDS` lists the supported inputs.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.geometry.camera_checks import camera_warnings
 from lgc_ros.sources.bag_reader import is_rosbag
 from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.camera_choice import SampleImage, choose_camera
@@ -33,6 +35,8 @@ from lgc_ros.sources.tum import is_tum, open_tum
 from lgc_ros.sources.video import is_video, open_video
 
 __all__ = ["KINDS", "Kind", "Source", "open_source", "open_uncalibrated"]
+
+log = logging.getLogger(__name__)
 
 
 class Kind(NamedTuple):
@@ -66,7 +70,8 @@ def open_source(
 ) -> Source:
     """Open a dataset, folder, video or bag, recognized by its files, a stream, or synthetic:walk.
 
-    A stream is a device, a URL or a GStreamer pipeline (see `open_stream`).
+    A stream is a device, a URL or a GStreamer pipeline (see `open_stream`). A pattern such as
+    `images/*.png` selects images of a folder.
 
     `camera`, or what `choose_camera` makes of a text, replaces the camera of the source. Every
     `every`-th frame is yielded, at most `limit` of them. `gt` is a TUM file of ground-truth camera
@@ -82,6 +87,8 @@ def open_source(
     elif is_stream(str(path)):
         source = _open("stream", open_stream, str(path), camera, options)
     else:
+        if _is_pattern(Path(path)) and kind in (None, "folder"):
+            path, kind, options["pattern"] = Path(path).parent, "folder", Path(path).name
         check_exists(Path(path))
         kind = kind or recognize(Path(path))
         if kind not in KINDS:
@@ -90,6 +97,8 @@ def open_source(
             options |= {} if gt is None else {"gt": gt}
             gt = None
         source = _open(kind, KINDS[kind].open, Path(path), camera, options)
+    for warning in camera_warnings(source.camera):
+        log.warning("%s: %s", source.name, warning)
     if gt is not None:
         source = source.with_ground_truth(gt)
     return source.select(every, limit)
@@ -139,6 +148,11 @@ def open_synthetic(
 
     ground_truth = GroundTruth("the synthetic world", "xy")
     return Source(synthetic.name, synthetic.camera, loaders, len(synthetic), ground_truth)
+
+
+def _is_pattern(path: Path) -> bool:
+    """Whether a path is a pattern such as `images/*.png` rather than a file or folder."""
+    return not path.exists() and any(character in path.name for character in "*?[")
 
 
 def recognize(path: Path) -> str:

@@ -21,7 +21,7 @@ from lgc_ros.sources.bag_types import GROUND_TRUTH_TOPIC
 
 IMAGE_TOPIC = "/camera/image_raw"
 INFO_TOPIC = "/camera/camera_info"
-DEPTH_TOPIC = "/camera/depth"
+DEPTH_TOPIC = "/camera/depth/image_raw"
 WORLD_FRAME, CAMERA_FRAME = "world", "camera_optical_frame"
 TYPES = {
     IMAGE_TOPIC: "sensor_msgs/msg/Image",
@@ -40,13 +40,15 @@ def write_bag(
     path: str | Path,
     compression: str | None = None,
     progress: Progress | None = None,
+    depth: bool = False,
 ) -> None:
     """Write frames into a new rosbag2 that `ros2 bag play` and `open_source` read.
 
     A path that ends in .mcap becomes a single file, any other a folder. Images go to
     /camera/image_raw, or with a `compression` (jpeg, png) to /camera/image_raw/compressed; the
-    camera to /camera/camera_info; depth in metres to /camera/depth; poses of the camera's optical
-    frame in the world to /ground_truth. The recording time of a message is its stamp. `progress`
+    camera to /camera/camera_info; poses of the camera's optical frame in the world to
+    /ground_truth; with `depth`, known depth in metres (32FC1, NaN where unknown) to
+    /camera/depth/image_raw. The recording time of a message is its stamp. `progress`
     wraps the frames, as `rich.progress.track` does.
     """
     try:
@@ -70,7 +72,7 @@ def write_bag(
         Writer(unfinished, version=9, storage_plugin=StoragePlugin.MCAP) as writer,
     ):
         for frame in progress(source) if progress else source:
-            for topic, message in _messages(frame, store.types, compression):
+            for topic, message in _messages(frame, store.types, compression, depth):
                 if topic not in connections:
                     connections[topic] = writer.add_connection(
                         topic, TYPES[topic], typestore=store
@@ -96,7 +98,7 @@ def _complete_bag(path: Path) -> Iterator[Path]:
 
 
 def _messages(
-    frame: Frame, types: Mapping[str, type], compression: str | None
+    frame: Frame, types: Mapping[str, type], compression: str | None, depth: bool = False
 ) -> Iterator[tuple[str, Any]]:
     """Topics and messages of a frame; CameraInfo comes first, because subscribers wait for it."""
     Time, Header = types["builtin_interfaces/msg/Time"], types["std_msgs/msg/Header"]
@@ -109,8 +111,10 @@ def _messages(
     else:
         topic = f"{IMAGE_TOPIC}/compressed"
         yield topic, _compressed_image(frame.image, header, types, compression)
-    if frame.depth is not None:
-        yield DEPTH_TOPIC, _raw_image(frame.depth.astype(np.float32), "32FC1", header, types)
+    if depth and frame.depth is not None:
+        # Unknown depth is NaN, as in REP-118.
+        known = np.where(frame.depth > 0, frame.depth, np.nan).astype("<f4")
+        yield DEPTH_TOPIC, _raw_image(known, "32FC1", header, types)
     if frame.T_wc is not None:
         yield GROUND_TRUTH_TOPIC, _pose(frame.T_wc, Header(stamp, WORLD_FRAME), types)
 

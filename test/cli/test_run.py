@@ -174,12 +174,31 @@ def test_config_yaml_repeats_the_run(invoke, tum_folder, tmp_path):
     assert result.exit_code == 0, result.output
     config = yaml.safe_load((tmp_path / "a" / "config.yaml").read_text())
     assert (config["every"], config["limit"], config["align"]) == (2, 3, "se3")
+    used = config["camera_used"]
+    assert (used["width"], used["height"], used["model"]) == (320, 240, "pinhole")
+    assert used["fx_fy_cx_cy"] == [262.5, 262.5, 159.5, 119.5]
     source, settings = config["source"], tmp_path / "a" / "config.yaml"
     again = ("--profile", settings, "--every", 2, "--limit", 3, "--align", "se3")
     result = invoke("run", source, *again, "--out", tmp_path / "b")
     assert result.exit_code == 0, result.output
     for name in ("states.csv", "config.yaml"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_pattern_selects_images_of_a_folder(invoke, short_walk, tmp_path):
+    folder = tmp_path / "mixed"
+    write_tum(short_walk[:4], tmp_path / "walk")
+    (tmp_path / "walk" / "rgb").rename(folder)
+    (folder / "shot.jpg").write_bytes(b"")
+    (tmp_path / "walk" / "camera.yaml").rename(folder / "camera.yaml")
+    arguments = ("--profile", "fast", "--out", tmp_path / "out")
+    result = invoke("run", folder, *arguments)
+    assert f"'{folder / '*.jpg'}'" in str(result.exception) or f"'{folder / '*.png'}'" in str(
+        result.exception
+    )
+    result = invoke("run", folder / "*.png", *arguments)
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["frames"] == 4
 
 
 def test_ground_truth_with_another_clock_is_reported(invoke, tum_folder, tmp_path):

@@ -333,6 +333,7 @@ def test_the_commands_lead_from_pairs_to_a_report(folder, dump, tmp_path, monkey
     code, said = call("evaluate", dump, "--group", f"known={folder}", *options, "--out", tmp_path)
     assert code == 0
     assert "results.json" in said.out
+    assert "mAP5" in said.out
     code, said = call("report", tmp_path, "--out", tmp_path / "report")
     assert code == 0
     assert "| poselib |" in (tmp_path / "report" / "report.md").read_text()
