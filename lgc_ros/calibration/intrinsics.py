@@ -91,17 +91,18 @@ def _estimate(
     dtype = np.float64 if model == "equidistant" else np.float32
     corners = [view.corners_px.astype(dtype)[None] for view in views]
     boards = [board.points_m.astype(dtype)[None]] * len(views)
+    # The type stubs of OpenCV do not know that intrinsics without a guess are None.
     try:
         if model == "equidistant":
             named = cv2 if hasattr(cv2, "CALIB_FIX_SKEW") else cv2.fisheye  # before OpenCV 5
             flags = named.CALIB_RECOMPUTE_EXTRINSIC | named.CALIB_FIX_SKEW
-            _, K, D, rotations, translations = cv2.fisheye.calibrate(
+            _, K, D, rotations, translations = cv2.fisheye.calibrate(  # type: ignore[call-overload]
                 boards, corners, size, None, None, flags=flags
             )
             sigmas = None
         else:
             flags = cv2.CALIB_FIX_K3 if model == "plumb_bob" else cv2.CALIB_RATIONAL_MODEL
-            _, K, D, rotations, translations, deviations, *_ = cv2.calibrateCameraExtended(
+            _, K, D, rotations, translations, deviations, *_ = cv2.calibrateCameraExtended(  # type: ignore[call-overload]
                 boards, corners, size, None, None, flags=flags
             )
             sigmas = deviations.ravel()[:4]

@@ -118,7 +118,9 @@ def run(
     )
     if (view or save_view) and len(choices) > 1:
         raise ConfigError("--view and --save-view show one method: give --method once")
-    recipe = run_recipe(source, camera, gt, every, limit)
+    recipe = run_recipe(
+        source, camera, gt, every, limit, kind=kind, fps=fps, image_topic=image_topic
+    )
     with viewing(opened.name, view, save_view) as viewer:
         run_methods(opened, choices, align, recipe, out, force=force, video=video, viewer=viewer)
 
@@ -142,9 +144,14 @@ def method_options(
 
 
 def run_recipe(
-    source: str | Path, camera: str | None, gt: str | None, every: int, limit: int | None
+    source: str | Path,
+    camera: str | None,
+    gt: str | None,
+    every: int,
+    limit: int | None,
+    **further: Any,
 ) -> dict[str, Any]:
-    """The arguments beside the settings, as config.yaml records them."""
+    """The arguments beside the settings, as config.yaml records them; further ones if given."""
     from lgc_ros.sources.stream import without_login
 
     return {
@@ -153,6 +160,7 @@ def run_recipe(
         "gt": gt,
         "every": every,
         "limit": limit,
+        **{name: value for name, value in further.items() if value is not None},
     }
 
 

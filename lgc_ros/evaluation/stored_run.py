@@ -65,7 +65,11 @@ def reopen_source(folder: Path) -> Source:
     try:
         recipe = read_yaml(path)
         chosen = {name: recipe[name] for name in ("every", "limit", "gt")}
-        return open_source(recipe["source"], recipe["camera"], **chosen)
+        further = {name: recipe.get(name) for name in ("kind", "image_topic")}
+        rate_hz = recipe.get("fps")
+        return open_source(
+            recipe["source"], recipe["camera"], rate_hz=rate_hz, **chosen, **further
+        )
     except (OSError, YamlError, KeyError, TypeError) as error:
         raise SourceError(
             f"{path} does not name the source of the run ({error!r:.200})"

@@ -11,12 +11,14 @@ rectified grey and colour images share.
 
 from __future__ import annotations
 
+import numpy as np
+
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.camera_files import pinhole_K
 
 
 def _camera(size: tuple[int, int], K: tuple[float, ...], D: tuple[float, ...] = ()) -> Camera:
-    return Camera.from_K(pinhole_K(*K), *size, D)
+    return Camera.from_K(np.array(pinhole_K(*K)), *size, D)
 
 
 _TUM = (640, 480)
