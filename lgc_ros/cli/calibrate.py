@@ -65,9 +65,10 @@ def calibrate(
 ) -> None:
     """Calibrate a camera from a video or photos of a chessboard.
 
-    Writes the camera as ROS camera_info YAML, for --camera and for ROS drivers, and
-    a picture of the reprojection errors beside it. Hold the board still or move it
-    slowly, tilt it, come close and go far, and show it in all corners of the image.
+    Writes the camera as ROS camera_info YAML, for --camera and for ROS drivers,
+    and a picture of the reprojection errors beside it. Hold the board still or
+    move it slowly, tilt it, come close and go far, and show it in all corners of
+    the image. A live camera is watched until Ctrl-C.
 
     Example:
 

@@ -77,9 +77,9 @@ def view(
 ) -> None:
     """Look at a run, or at a running node, in the Rerun viewer.
 
-    Shows images with landmarks, the trajectory and ground truth, status, counts and
-    timing, on a time line to scrub. Landmarks, keyframes and timing are in what
-    `lgc run --save-view` wrote, not in a folder of results.
+    Shows images with landmarks, the trajectory and ground truth, status, counts
+    and timing, on a time line to scrub. Landmarks, keyframes and timing are in
+    what `lgc run --save-view` wrote, not in a folder of results.
 
     Examples:
 
@@ -127,9 +127,9 @@ def _open_place(
         stderr.print(f"viewer: {output.url}", highlight=False, soft_wrap=True)
     try:
         yield output
-    finally:
+    finally:  # an interrupted run is saved as far as it came
         output.close()
-    echo_written(save)
+        echo_written(save)
 
 
 def _wait(url: str) -> None:

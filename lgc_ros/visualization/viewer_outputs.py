@@ -42,9 +42,8 @@ class ViewerOutput:
 def open_output(name: str, place: str | None, save: Path | None, image: str) -> ViewerOutput:
     """Start a recording that goes to a window, to the browser, to a file, or to several of these.
 
-    `image` is the path at which the image will be logged.
-    A file is complete when the output is closed. The server for the browser listens on this
-    machine only.
+    `image` is the path at which the image will be logged. A file is complete when the output is
+    closed. The server for the browser listens on this machine only.
     """
     import rerun
 
