@@ -72,7 +72,7 @@ setup(
             "models/*.md",
             "models/*.safetensors",
             "py.typed",
-            "visualization/report.html",
+            "visualization/report*.html",
         ]
     },
     data_files=[

@@ -31,6 +31,7 @@ from lgc_ros.cli.options import (
     OdomTopicOption,
     OutOption,
     ProfileOption,
+    ReportOption,
     ScaleOption,
     SetOption,
     ThresholdOption,
@@ -158,19 +159,38 @@ def trajectory(
             "is lost; `lgc run` scores tracked frames only.",
         ),
     ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw path, position, orientation and error over time to this image file.",
+        ),
+    ] = None,
+    plane: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AXES",
+            help="Plane of the path in --plot: xy, xz or yz. Default: the axes of largest extent.",
+        ),
+    ] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Compute ATE, RPE and KITTI drift of a trajectory.
 
     Examples:
 
-    lgc evaluate trajectory results/latest/trajectory_tum.txt groundtruth.txt
+    lgc evaluate trajectory results/latest/trajectory_tum.txt groundtruth.txt --plot errors.png
 
     lgc evaluate trajectory live.mcap:/lgc_odometry/odometry bag:/ground_truth
     """
     from lgc_ros.evaluation.trajectory_input import load_trajectory
     from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory
+    from lgc_ros.visualization.figures import save_figure
+    from lgc_ros.visualization.paths import plane_axes
+    from lgc_ros.visualization.trajectory_errors import draw_trajectory_errors
 
+    if plane is not None:
+        plane_axes(plane)  # checked before the work
     poses = load_trajectory(estimate)
     held = int(poses.held.sum())
     if skip_held:
@@ -189,7 +209,10 @@ def trajectory(
             "path_m": errors.truth.length_m,
         }
         write_json(json_file, {**about, "rpe_over": errors.rpe_over, **errors.as_dict()})
-    echo_written(json_file)
+    if plot:
+        title = f"{estimate.name}: ATE {errors.ate_rmse_m:.3f} m, alignment {align}"
+        save_figure(plot, draw_trajectory_errors(title, errors, plane))
+    echo_written(json_file, plot)
 
 
 def bag(
@@ -208,6 +231,7 @@ def bag(
     limit: LimitOption = None,
     align: AlignOption = "sim3",
     json_file: JsonOption = None,
+    report: ReportOption = False,
     out: OutOption = None,
     force: ForceOption = False,
 ) -> None:
@@ -236,4 +260,6 @@ def bag(
     if opened.ground_truth is None:
         log.warning("no ground truth, so no errors: give --gt TOPIC or --gt FILE")
     recipe = run_recipe(bag, camera, gt, every, limit)
-    run_methods(opened, choices, align, recipe, out, force=force, json_file=json_file)
+    run_methods(
+        opened, choices, align, recipe, out, force=force, report=report, json_file=json_file
+    )

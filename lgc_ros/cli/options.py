@@ -174,3 +174,7 @@ OutOption = Annotated[
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace the results of an earlier run in --out.")
 ]
+ReportOption = Annotated[
+    bool,
+    typer.Option("--report", help="Also write report.html: pictures, charts and landmarks."),
+]

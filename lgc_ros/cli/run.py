@@ -29,6 +29,7 @@ from lgc_ros.cli.options import (
     OdomTopicOption,
     OutOption,
     ProfileOption,
+    ReportOption,
     ScaleOption,
     SetOption,
 )
@@ -42,12 +43,13 @@ if TYPE_CHECKING:
     from lgc_ros.geometry.camera import Camera
     from lgc_ros.odometry.options import OdometryOptions
     from lgc_ros.sources import Source
+    from lgc_ros.visualization.run_report import RunPictures
     from lgc_ros.visualization.video import VideoWriter
     from lgc_ros.visualization.viewer import Viewer
 
 log = logging.getLogger(__name__)
 
-VIDEO = "video.mp4"
+VIDEO, REPORT = "video.mp4", "report.html"
 
 
 def register(app: typer.Typer) -> None:
@@ -77,6 +79,7 @@ def run(
     video: Annotated[
         bool, typer.Option("--video", help="Also write video.mp4 with annotated frames.")
     ] = False,
+    report: ReportOption = False,
     view: ViewOption = None,
     save_view: SaveViewOption = None,
     out: OutOption = None,
@@ -89,7 +92,8 @@ def run(
     """Run visual odometry over a dataset, video, bag or image folder.
 
     Writes trajectory_tum.txt, trajectory_kitti.txt, states.csv, trajectory.png,
-    config.yaml and metrics.json. With ground truth, also reports errors.
+    map.ply, config.yaml and metrics.json. With ground truth, also reports errors.
+    Several methods get a folder each, comparison.json and comparison.png.
 
     Examples:
 
@@ -122,7 +126,17 @@ def run(
         source, camera, gt, every, limit, kind=kind, fps=fps, image_topic=image_topic
     )
     with viewing(opened.name, view, save_view) as viewer:
-        run_methods(opened, choices, align, recipe, out, force=force, video=video, viewer=viewer)
+        run_methods(
+            opened,
+            choices,
+            align,
+            recipe,
+            out,
+            force=force,
+            video=video,
+            report=report,
+            viewer=viewer,
+        )
 
 
 def method_options(
@@ -209,11 +223,13 @@ def run_methods(
     *,
     force: bool = False,
     video: bool = False,
+    report: bool = False,
     json_file: Path | None = None,
     viewer: Viewer | None = None,
 ) -> None:
     """Run each choice of settings, several into a folder each; Ctrl-C skips the remaining ones."""
-    from lgc_ros.evaluation.results import results_folder, write_run
+    from lgc_ros.evaluation.results import comparison, results_folder, write_comparison, write_run
+    from lgc_ros.visualization.run_report import RunPictures, write_run_report
     from lgc_ros.visualization.video import video_writer
 
     recipe = {**recipe, "camera_used": _described(source.camera)}
@@ -222,16 +238,20 @@ def run_methods(
         for choice in options:
             target = folder / choice.method if len(options) > 1 else folder
             with video_writer(target / VIDEO) if video else nullcontext() as writer:
-                done = _run_one(source, choice, align, recipe, writer, viewer)
+                pictures = RunPictures() if report else None
+                done = _run_one(source, choice, align, recipe, writer, pictures, viewer)
                 write_run(target, done)  # before the video can fail
+                if pictures:
+                    write_run_report(target / REPORT, done, pictures)
             runs[choice.method] = done
             if done.interrupted:
                 break
+        if len(options) > 1:
+            write_comparison(folder, runs)
     stdout.print(tables.runs(source.name, runs))
     _explain(source, runs)
     if json_file:
-        metrics = {name: done.metrics() for name, done in runs.items()}
-        write_json(json_file, {"dataset": source.name, "methods": metrics})
+        write_json(json_file, comparison(runs))
     echo_written(json_file, folder)
     if done.interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -243,6 +263,7 @@ def _run_one(
     align: str,
     recipe: dict[str, Any],
     video: VideoWriter | None,
+    pictures: RunPictures | None,
     viewer: Viewer | None,
 ) -> Run:
     """Run one choice of settings with a progress bar."""
@@ -257,6 +278,7 @@ def _run_one(
             align=align,
             progress=lambda state: update(advance=1, status=state.status),
             video=video,
+            pictures=pictures,
             viewer=viewer,
             recipe=recipe,
         )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lgc_ros.visualization.viewer_outputs import ViewerOutput
 
 DEFAULT, PLACES = "window", ("window", "web")
+CLOUD = "map.ply"
 SERVE = ("--web-viewer", "--bind", "127.0.0.1")  # not to the whole network
 
 ViewOption = Annotated[
@@ -78,8 +79,8 @@ def view(
     """Look at a run, or at a running node, in the Rerun viewer.
 
     Shows images with landmarks, the trajectory and ground truth, status, counts
-    and timing, on a time line to scrub. Landmarks, keyframes and timing are in
-    what `lgc run --save-view` wrote, not in a folder of results.
+    and timing, on a time line to scrub. Landmarks by score, keyframes and timing
+    are in what `lgc run --save-view` wrote, not in a folder of results.
 
     Examples:
 
@@ -146,10 +147,13 @@ def _view_folder(folder: Path, place: str | None, save: Path | None) -> None:
 
     states = read_states(folder)
     with viewing(str(folder), place, save) as viewer:
+        if viewer is None:
+            return
+        if (folder / CLOUD).is_file():
+            viewer.add_cloud(folder / CLOUD)
         pairs = zip(frames_of_run(folder, states), states, strict=True)
         for frame, state in track(pairs, "reading", len(states), console=stderr, transient=True):
-            if viewer is not None:
-                viewer.add(frame, state)
+            viewer.add(frame, state)
 
 
 def _view_file(path: Path, web: bool) -> None:

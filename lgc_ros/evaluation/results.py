@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -25,12 +25,14 @@ from lgc_ros.runtime.output_files import write_file, write_json
 from lgc_ros.runtime.result_folders import result_folder
 from lgc_ros.sources.trajectory import write_kitti, write_trajectory
 from lgc_ros.visualization.figures import save_figure
-from lgc_ros.visualization.trajectory import draw_run
+from lgc_ros.visualization.point_cloud import write_ply
+from lgc_ros.visualization.trajectory import draw_comparison, draw_run
 
 log = logging.getLogger(__name__)
 
 RESULTS = Path("results")
 LATEST = "latest"
+COMPARISON = ("comparison.json", "comparison.png")
 RUN_FILES = (
     "trajectory_tum.txt",
     "trajectory_kitti.txt",
@@ -39,6 +41,9 @@ RUN_FILES = (
     "config.yaml",
     "metrics.json",
     "video.mp4",
+    "map.ply",
+    "report.html",
+    *COMPARISON,
 )
 COUNTS = ("features", "matches", "kept", "inliers", "landmarks")
 
@@ -58,6 +63,8 @@ def write_run(folder: Path, run: Run) -> None:
     text = yaml.safe_dump(config, sort_keys=False)
     write_file(folder / "config.yaml", text)
     write_json(folder / "metrics.json", run.metrics())
+    world = "x right, y down, z forward of the first camera; unit as in trajectory_tum.txt"
+    write_ply(folder / "map.ply", run.cloud, world)
     try:
         figure = draw_run(
             run_title(run), run.states, run.trajectory, run.errors, run.ground, run.truth
@@ -74,6 +81,23 @@ def run_title(run: Run) -> str:
     if run.errors is not None and run.truth is not None:
         title += f": ATE {run.errors.ate_rmse_m:.3f} m over {run.truth.length_m:.1f} m"
     return f"{title}\n{run.coverage}"
+
+
+def comparison(runs: Mapping[str, Run]) -> dict:
+    """Metrics of several methods on one source, as JSON results."""
+    name = next(iter(runs.values())).name
+    return {"dataset": name, "methods": {method: run.metrics() for method, run in runs.items()}}
+
+
+def write_comparison(folder: Path, runs: Mapping[str, Run]) -> None:
+    """Write the metrics of several methods into one file, and their trajectories into one plot."""
+    write_json(folder / COMPARISON[0], comparison(runs))
+    try:
+        figure = draw_comparison(list(runs.values()))
+    except LgcError as error:
+        log.warning("no plot: %s", error)
+    else:
+        save_figure(folder / COMPARISON[1], figure)
 
 
 def _write_states(path: Path, states: list[OdometryState]) -> None:

@@ -28,6 +28,8 @@ from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.runtime.threads import thread_limit
 from lgc_ros.sources import Source
+from lgc_ros.visualization.point_cloud import LandmarkCloud, PointCloud
+from lgc_ros.visualization.run_report import RunPictures
 from lgc_ros.visualization.video import VideoWriter
 from lgc_ros.visualization.viewer import Viewer
 
@@ -66,6 +68,7 @@ class Run:
         ground: horizontal axes of the ground truth's world, such as "xy"; None if unknown.
         skipped: number of frames that could not be read.
         interrupted: whether the user stopped the run before the last frame.
+        cloud: landmarks in the world of the trajectory, coloured by the images.
         recipe: further arguments needed to repeat the run, for config.yaml.
     """
 
@@ -78,6 +81,7 @@ class Run:
     ground: str | None = None
     skipped: int = 0
     interrupted: bool = False
+    cloud: PointCloud = field(default_factory=PointCloud)
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -161,6 +165,7 @@ def run_odometry(
     extract: Extractor | None = None,
     progress: Progress = lambda state: None,
     video: VideoWriter | None = None,
+    pictures: RunPictures | None = None,
     viewer: Viewer | None = None,
     recipe: Mapping[str, Any] | None = None,
 ) -> Run:
@@ -172,6 +177,7 @@ def run_odometry(
     with thread_limit(1):
         odometry = VisualOdometry(replace(options, threads=0), extract)
     states, truth, seconds, interrupted = [], [], 0.0, False
+    cloud = LandmarkCloud()
     try:
         for frame, features in prefetch_features(source, odometry.extract, options.threads):
             start = time.perf_counter()
@@ -180,8 +186,11 @@ def run_odometry(
             states.append(state.without_matches())
             if frame.T_wc is not None:
                 truth.append((frame.stamp_ns, frame.T_wc))
+            cloud.add(frame, state)
             if video is not None:
                 video.add(frame, state)
+            if pictures is not None:
+                pictures.add(frame, state)
             if viewer is not None:
                 viewer.add(frame, state, odometry.map)
             progress(state)
@@ -206,6 +215,7 @@ def run_odometry(
         ground=None if origin is None else origin.ground,
         skipped=getattr(source, "skipped", 0),
         interrupted=interrupted,
+        cloud=cloud.result(),
         recipe={"align": align, **(recipe or {})},
     )
     return run if run.truth is None else replace(run, errors=_errors(run, run.truth, align))

@@ -34,7 +34,7 @@ ROOM = 4
 LOOP_FRAMES, RATE_HZ, NOISE = 120, 10.0, 2.0
 # A wide-baseline pair of a sequence of PAIR_FRAMES frames on which RANSAC fails.
 PAIR_FRAMES, PAIR, PAIR_NOISE = 200, (20, 50), 4.0
-METHODS = ("ransac", "cn")
+METHODS = ("ransac", "poselib+ratio+unique", "cn")
 PICTURES = 40
 SEQUENCE, RECORDING, NODE_LOG = "sequence", "recording.mcap", "node.log"
 RESULTS = {
@@ -132,7 +132,7 @@ def _run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     show(COMPARE, len(METHODS), len(METHODS), "")
 
     show(REPORT, 0, 1, "")
-    report = Report(options.frames, live, errors, *cloud, comparisons)
+    report = Report(options.frames, live, errors, cloud, comparisons)
     write_report(out, report)
     write_json(out / "metrics.json", report.metrics())
     show(REPORT, 1, 1, "")

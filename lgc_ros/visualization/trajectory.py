@@ -11,6 +11,7 @@ from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.odometry.state import STATUSES, OdometryState
 from lgc_ros.visualization.figures import load_pyplot
 from lgc_ros.visualization.paths import (
+    LINE_COLOURS,
     TRUTH_COLOUR,
     Line,
     missing_frames,
@@ -21,6 +22,7 @@ from lgc_ros.visualization.paths import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from lgc_ros.evaluation.runner import Run
     from lgc_ros.evaluation.trajectory_metrics import TrajectoryErrors
 
 # Distinguishable with red-green colour blindness, from good to bad.
@@ -86,6 +88,48 @@ def draw_run(
     _plot_statuses(strip, seconds, states)
     for axes in (middle, strip):
         axes.set_xlim(0, max(seconds[-1], 1e-3))
+    return figure
+
+
+def draw_comparison(runs: Sequence[Run]) -> Figure:
+    """Draw the trajectories of several methods on one source, and their errors over time.
+
+    Without errors, each trajectory is in the world and scale of its own first camera.
+    """
+    plt = load_pyplot()
+    stamps_ns = np.array([state.stamp_ns for state in runs[0].states])
+    scored = [run for run in runs if run.errors is not None]
+    truth = scored[0].truth if scored else None
+    figure, axes = plt.subplots(
+        2 if scored else 1,
+        1,
+        figsize=(8, 8.5 if scored else 6.5),
+        height_ratios=(4, 1.4) if scored else (1,),
+        squeeze=False,
+        layout="constrained",
+    )
+    top = axes[0, 0]
+    figure.suptitle(f"{runs[0].name}: {len(runs)} methods", fontsize="medium")
+    lines = []
+    for index, run in enumerate(scored or runs):
+        trajectory = run.trajectory if run.errors is None else run.errors.aligned
+        label = f"{run.options.method}, {100 * run.tracked_share:.0f} % tracked"
+        if run.errors is not None:
+            label += f", ATE {run.errors.ate_rmse_m:.3f} m"
+        colour = LINE_COLOURS[index % len(LINE_COLOURS)]
+        lines.append(_line(label, trajectory, stamps_ns)._replace(colour=colour))
+        if run.errors is not None:
+            error_cm = lines[-1].points(100 * run.errors.position_m)
+            axes[1, 0].plot(lines[-1].seconds(stamps_ns[0]), error_cm, color=colour)
+    if truth is None:
+        plot_paths(top, lines, CAMERA_GROUND, "")
+        top.set_title("top view of the first camera, each in its own scale", fontsize="small")
+        return figure
+    plane = scored[0].ground or widest_plane(truth.positions)
+    dashed = _line("ground truth", truth, stamps_ns)._replace(colour=TRUTH_COLOUR, style="--")
+    plot_paths(top, [dashed, *lines], plane, " (m)")
+    axes[1, 0].set(xlabel="time (s)", ylabel="position error (cm)", ylim=(0, None))
+    axes[1, 0].grid(alpha=0.3)
     return figure
 
 

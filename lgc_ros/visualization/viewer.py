@@ -15,6 +15,7 @@ The world is the camera of the first frame: x right, y down, z forward.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -111,6 +112,10 @@ class Viewer:
         if shown_map is not None and (state.keyframe or self._frames == 0):
             self._log_map(shown_map)
         self._frames += 1
+
+    def add_cloud(self, path: Path) -> None:
+        """Show a point cloud (PLY) in the world, at all times."""
+        self._recording.log_file_from_path(path, entity_path_prefix="world", static=True)
 
     def _log_camera(self, T_wc: np.ndarray, frame: Frame | None) -> None:
         pose = self._rr.Transform3D(translation=T_wc[:3, 3], mat3x3=T_wc[:3, :3])

@@ -42,6 +42,21 @@ def test_run_compares_methods(invoke, tum_folder, tmp_path):
     for method in methods:
         assert method in result.output
         assert {path.name for path in (tmp_path / method).iterdir()} == RESULTS
+    together = json.loads((tmp_path / "comparison.json").read_text())
+    assert list(together["methods"]) == list(methods)
+    for method in methods:
+        alone = json.loads((tmp_path / method / "metrics.json").read_text())
+        assert together["methods"][method] == alone
+    assert (tmp_path / "comparison.png").stat().st_size > 1000
+
+
+def test_run_writes_a_report_for_each_method(invoke, tum_folder, tmp_path):
+    arguments = ("--method", "poselib+ratio", "--limit", 6, "--report", *SETTINGS)
+    result = invoke("run", tum_folder, "--out", tmp_path / "out", *arguments)
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "frames tracked" in page
+    assert f"lgc run {tum_folder}" in page
 
 
 def test_run_skips_a_damaged_frame_and_says_so(invoke, tum_folder, short_walk, tmp_path):
@@ -175,7 +190,7 @@ def test_config_yaml_repeats_the_run(invoke, tum_folder, tmp_path):
     config = yaml.safe_load((tmp_path / "a" / "config.yaml").read_text())
     assert (config["every"], config["limit"], config["align"]) == (2, 3, "se3")
     used = config["camera_used"]
-    assert (used["width"], used["height"], used["model"]) == (320, 240, "pinhole")
+    assert (used["width"], used["height"]) == (320, 240)
     assert used["fx_fy_cx_cy"] == [262.5, 262.5, 159.5, 119.5]
     source, settings = config["source"], tmp_path / "a" / "config.yaml"
     again = ("--profile", settings, "--every", 2, "--limit", 3, "--align", "se3")

@@ -49,6 +49,7 @@ def test_results_are_shown_with_images_and_ground_truth_from_their_source(lgc, r
         np.testing.assert_allclose(*positions, atol=1e-6)
     assert again.keys() >= {"/world/camera/image", "/world/ground_truth", "/counts/inliers"}
     assert "/world/landmarks" not in again
+    assert any(path.endswith("map.ply") for path in again)
 
 
 def test_results_without_their_source_are_shown_without_images(lgc, results, tmp_path):

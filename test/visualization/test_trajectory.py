@@ -7,7 +7,7 @@ import pytest
 
 from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory
 from lgc_ros.visualization.paths import widest_plane
-from lgc_ros.visualization.trajectory import draw_run
+from lgc_ros.visualization.trajectory import draw_comparison, draw_run
 
 
 def test_an_estimate_is_drawn_from_above_its_first_camera(finished_run):
@@ -43,6 +43,19 @@ def test_untracked_frames_are_gaps_of_the_estimate_and_not_of_the_ground_truth(f
     for line in (estimate, middle.lines[0]):
         assert np.flatnonzero(np.isnan(line.get_xydata()).any(axis=1)).tolist() == [lost[0]]
         assert len(drawn(line)) == len(finished_run.states) - len(lost)
+
+
+def test_methods_are_compared_in_one_plot(finished_run):
+    other = replace(finished_run, options=replace(finished_run.options, method="ransac+ratio"))
+    top, middle = draw_comparison([finished_run, other]).axes
+    labels = [line.get_label() for line in top.lines]
+    assert "ground truth" in labels
+    for run in (finished_run, other):
+        assert sum(label.startswith(f"{run.options.method}, ") for label in labels) == 1
+    assert len(middle.lines) == 2
+    blind = [replace(run, truth=None, errors=None) for run in (finished_run, other)]
+    (top,) = draw_comparison(blind).axes
+    assert "its own scale" in top.get_title()
 
 
 def drawn(line):
