@@ -11,6 +11,7 @@ import typer
 
 from lgc_ros.cli.errors import stderr
 from lgc_ros.cli.options import (
+    CAMERA_FORMS,
     METHOD_HELP,
     DeviceOption,
     FeaturesOption,
@@ -59,14 +60,11 @@ def match(
     image0: Annotated[Path, typer.Argument(help="First image.")],
     image1: Annotated[Path, typer.Argument(help="Second image.")],
     camera: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help="Calibration of the first camera: camera_info YAML."),
+        str, typer.Option(metavar="CAM", help=f"Camera of the first image: {CAMERA_FORMS}")
     ],
     camera1: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Calibration of the second camera, if it is a different one."
-        ),
+        str | None,
+        typer.Option(metavar="CAM", help="Camera of the second image, if it is a different one."),
     ] = None,
     method: Annotated[str, typer.Option(metavar="NAME", help=METHOD_HELP)] = "cn",
     features: FeaturesOption = "sift",
@@ -88,17 +86,15 @@ def match(
     from lgc_ros.estimation.two_view import TwoViewPipeline, estimator_options
     from lgc_ros.evaluation.pair_metrics import score_result
     from lgc_ros.evaluation.pairs import read_pose
-    from lgc_ros.geometry.camera import Camera
     from lgc_ros.geometry.camera_checks import camera_warnings
     from lgc_ros.images.resize import limit_size
     from lgc_ros.visualization.matches import check_picture, draw_two_view, write_image
 
     if out:
         check_picture(out)
-    for path in dict.fromkeys((camera, camera1 or camera)):
-        for warning in camera_warnings(Camera.from_yaml(path)):
-            log.warning("%s: %s", path, warning)
     views = _read_view(image0, camera, max_size), _read_view(image1, camera1 or camera, max_size)
+    for warning in dict.fromkeys(w for _, view in views for w in camera_warnings(view)):
+        log.warning(warning)
     true_pose = read_pose(gt) if gt else None
     options = estimator_options(method, threshold)
     sizes = " and ".join(f"{view.width}x{view.height}" for _, view in views)
@@ -123,13 +119,15 @@ def match(
     echo_written(out, json_file)
 
 
-def _read_view(path: Path, camera_file: Path, max_size: int | None) -> View:
-    """An image and its camera, shrunk to a maximum size."""
-    from lgc_ros.geometry.camera import Camera
+def _read_view(path: Path, choice: str, max_size: int | None) -> View:
+    """An image and the camera chosen for it, shrunk to a maximum size."""
     from lgc_ros.images.frame import read_image
     from lgc_ros.images.resize import limit_size
+    from lgc_ros.sources.camera_choice import SampleImage, choose_camera
 
-    image, camera = read_image(path), Camera.from_yaml(camera_file)
+    image = read_image(path)
+    size = image.shape[1], image.shape[0]
+    camera = choose_camera(choice, lambda: SampleImage(size, path))
     camera.check_image(image, name=str(path))
     return limit_size(image, camera, max_size)
 

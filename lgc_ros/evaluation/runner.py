@@ -31,6 +31,7 @@ from lgc_ros.sources import Source
 from lgc_ros.visualization.point_cloud import LandmarkCloud, PointCloud
 from lgc_ros.visualization.run_report import RunPictures
 from lgc_ros.visualization.video import VideoWriter
+from lgc_ros.visualization.viewer import Viewer
 
 log = logging.getLogger(__name__)
 
@@ -166,6 +167,7 @@ def run_odometry(
     progress: Progress = lambda state: None,
     video: VideoWriter | None = None,
     pictures: RunPictures | None = None,
+    viewer: Viewer | None = None,
     recipe: Mapping[str, Any] | None = None,
 ) -> Run:
     """Feed every frame of a source to the odometry and compute errors if ground truth is known.
@@ -191,6 +193,8 @@ def run_odometry(
                 video.add(frame, state)
             if pictures is not None:
                 pictures.add(frame, state)
+            if viewer is not None:
+                viewer.add(frame, state, odometry.map)
             progress(state)
     except KeyboardInterrupt:
         if not states:
