@@ -10,6 +10,7 @@ import typer
 from lgc_ros.cli.options import (
     METHOD_HELP,
     DeviceOption,
+    ExtractorModelOption,
     FeaturesOption,
     JsonOption,
     KeypointsOption,
@@ -42,6 +43,7 @@ def match(
     ] = None,
     method: Annotated[str, typer.Option(metavar="NAME", help=METHOD_HELP)] = "cn",
     features: FeaturesOption = "sift",
+    extractor_model: ExtractorModelOption = None,
     keypoints: KeypointsOption = 2000,
     model: ModelOption = None,
     device: DeviceOption = "auto",
@@ -78,7 +80,9 @@ def match(
         its_camera.check_image(image, name=str(path))
     true_pose = read_pose(gt) if gt else None
     options = estimator_options(method, threshold)
-    pipeline = TwoViewPipeline(method, features, keypoints, model, device, options)
+    pipeline = TwoViewPipeline(
+        method, features, keypoints, model, device, options, extractor_model=extractor_model
+    )
     result = pipeline(*images, *cameras)
 
     summary = {"method": method, **result.as_dict()}
