@@ -89,7 +89,8 @@ def keypoint_probability(logits: np.ndarray) -> np.ndarray:
 def describe(heads: Heads, points: np.ndarray) -> np.ndarray:
     """(N, D) descriptors of unit length at points (N, 2) in pixels of the network's input."""
     columns = heads.descriptors.transpose(1, 2, 0)
-    length = np.linalg.norm(columns, axis=2, keepdims=True)
+    with np.errstate(over="ignore"):  # of a damaged network; the descriptor is then zero
+        length = np.linalg.norm(columns, axis=2, keepdims=True)
     unit = columns / np.maximum(length, np.finfo(np.float32).tiny)
     cells = (points + 0.5) / CELL_PX - 0.5
     return _interpolated(np.ascontiguousarray(unit), cells.astype(np.float64))

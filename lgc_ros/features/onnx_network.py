@@ -131,7 +131,9 @@ def _load_onnxruntime(path: Path) -> _Loaded:
     options.log_severity_level = 4  # errors are raised, too
     available = onnxruntime.get_available_providers()
     providers = [name for name in PROVIDERS if name in available]
-    session = onnxruntime.InferenceSession(str(path), options, providers=providers)
+    session = onnxruntime.InferenceSession(
+        str(path), options, providers=providers, enable_fallback=len(providers) > 1
+    )
     inputs = [
         (i.name, [side if isinstance(side, int) else 0 for side in i.shape], i.type[7:-1])
         for i in session.get_inputs()
