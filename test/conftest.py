@@ -92,3 +92,13 @@ def data_dir():
     if not path:
         pytest.skip("LGC_DATA_DIR is not set: no real data to read")
     return Path(path)
+
+
+@pytest.fixture
+def heads_model(tmp_path):
+    """A function that writes a small extractor with raw heads, see `write_heads_model`."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from extractors import write_heads_model
+
+    return lambda name="a", **options: write_heads_model(tmp_path / f"{name}.onnx", **options)

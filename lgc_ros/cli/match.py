@@ -14,6 +14,7 @@ from lgc_ros.cli.options import (
     CAMERA_FORMS,
     METHOD_HELP,
     DeviceOption,
+    ExtractorModelOption,
     FeaturesOption,
     JsonOption,
     KeypointsOption,
@@ -68,6 +69,7 @@ def match(
     ] = None,
     method: Annotated[str, typer.Option(metavar="NAME", help=METHOD_HELP)] = "cn",
     features: FeaturesOption = "sift",
+    extractor_model: ExtractorModelOption = None,
     keypoints: KeypointsOption = 2000,
     model: ModelOption = None,
     device: DeviceOption = "auto",
@@ -99,7 +101,9 @@ def match(
     options = estimator_options(method, threshold)
     sizes = " and ".join(f"{view.width}x{view.height}" for _, view in views)
     with stderr.status(f"matching images of {sizes} pixels with {method}"):
-        pipeline = TwoViewPipeline(method, features, keypoints, model, device, options)
+        pipeline = TwoViewPipeline(
+            method, features, keypoints, model, device, options, extractor_model=extractor_model
+        )
         with suppress(LgcError):  # load and compile everything before time is measured
             _match_views(pipeline, *(limit_size(*view, WARM_UP_PX) for view in views))
         result = _match_views(pipeline, *views)

@@ -24,7 +24,14 @@ RUN_METHOD_HELP = (
 FeaturesOption = Annotated[
     str,
     typer.Option(
-        metavar="NAME", help="sift, rootsift, orb, akaze, or the path of an ONNX extractor."
+        metavar="NAME",
+        help="sift, rootsift, orb, akaze, or a learned kind such as xfeat (--extractor-model).",
+    ),
+]
+ExtractorModelOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="ONNX file that extracts learned keypoints (docs/features.md)."
     ),
 ]
 KeypointsOption = Annotated[

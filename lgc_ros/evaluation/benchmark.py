@@ -21,6 +21,7 @@ from lgc_ros.evaluation.benchmark_cases import (
     FULL,
     MATCHES,
     Cases,
+    extractor_cases,
     filter_cases,
     matcher_cases,
     odometry_cases,
@@ -32,6 +33,7 @@ from lgc_ros.evaluation.benchmark_realtime import RATE_HZ, realtime_ratios, real
 from lgc_ros.evaluation.benchmark_realtime import RATIOS as REALTIME_RATIOS
 from lgc_ros.features.base import make_extractor
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.runtime.threads import thread_limit
 from lgc_ros.sources.synthetic import SyntheticSource
 from lgc_ros.visualization.figures import load_pyplot, save_figure
 
@@ -49,6 +51,7 @@ RATIOS = {
     "frame_over_extract": "pipelined odometry, tracking match / extraction alone, per frame",
     "default_over_fast": "odometry with profile default / fast, per frame",
     **REALTIME_RATIOS,
+    "sift_over_xfeat": "SIFT / the extractor model, one thread, 640x480, 2000 keypoints",
 }
 
 Times = dict[str, np.ndarray]
@@ -58,6 +61,7 @@ def run_bench(
     rounds: int = 15,
     device: str = "auto",
     pairs: Path | None = None,
+    extractor_model: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict:
     """Medians, 5th and 95th percentiles in milliseconds, and the ratios of RATIOS.
@@ -68,11 +72,14 @@ def run_bench(
         device: device of the filter.
         pairs: folder with pairs.txt and images/, whose hard pairs RANSAC is measured on; rendered
             ones if None.
+        extractor_model: ONNX file of a learned extractor to compare SIFT with, if any.
         progress: called with the number of finished rounds and their total.
     """
     many = 3 * rounds
     few = max(1, rounds // 3)
     total = 3 * rounds + 2 * many + 5 * WARM_UP_ROUNDS + few + 1
+    if extractor_model:
+        total += many + WARM_UP_ROUNDS
     done = iter(range(1, total + 1))
 
     def tick() -> None:
@@ -93,6 +100,11 @@ def run_bench(
     camera = list(SyntheticSource("walk", REALTIME_FRAMES, rate_hz=RATE_HZ, seed=4, noise=4.0))
     realtime = realtime_times(camera, device, few, tick)
     ratios = _ratios(filtering, matching, solving, per_frame) | realtime_ratios(realtime)
+    extraction: Times = {}
+    if extractor_model:
+        with thread_limit(1):
+            extraction = take_turns(extractor_cases(image0, extractor_model), many, tick)
+        ratios["sift_over_xfeat"] = extraction["sift"] / extraction["learned"]
     return {
         "machine": _machine(device),
         "rounds": rounds,
@@ -101,6 +113,7 @@ def run_bench(
             for method, by_stage in stages.items()
         },
         "filter_ms": {name: spread(values) for name, values in filtering.items()},
+        "extraction_ms": {name: spread(values) for name, values in extraction.items()},
         "frame_ms": {name: spread(values) for name, values in per_frame.items()},
         "realtime_ms": {name: spread(values) for name, values in realtime.items()},
         "ratios": {name: float(np.median(values)) for name, values in ratios.items()},

@@ -152,6 +152,15 @@ def _openvino_products(weights: Sequence[torch.Tensor], columns: np.ndarray) -> 
     return lambda: request.infer([columns], share_inputs=True, share_outputs=True)
 
 
+def extractor_cases(image: np.ndarray, model: Path) -> Cases:
+    """SIFT and the learned extractor in an ONNX file."""
+    extractors = {
+        "sift": make_extractor("sift", FULL),
+        "learned": make_extractor("learned", FULL, model=model),
+    }
+    return {name: partial(extract, image) for name, extract in extractors.items()}
+
+
 def matcher_cases(features0: Features, features1: Features) -> Cases:
     """OpenCV's brute-force matcher and ours."""
     brute_force = cv2.BFMatcher(cv2.NORM_L2)

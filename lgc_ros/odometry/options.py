@@ -21,8 +21,11 @@ class OdometryOptions:
     )
     features: str = setting(
         "sift",
-        "Keypoint type: sift, rootsift, orb, akaze or an ONNX file; cn needs a model trained for "
-        "it",
+        "Keypoint type: sift, rootsift, orb, akaze, or a learned one (xfeat); cn needs a model "
+        "trained for it",
+    )
+    extractor_model: str | None = setting(
+        None, "ONNX file that extracts learned keypoints, see docs/features.md", unset="none"
     )
     tracking: str = setting(
         FLOW,

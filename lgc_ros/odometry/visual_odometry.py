@@ -57,7 +57,7 @@ class VisualOdometry:
         self.options = o = options or OdometryOptions()
         limit_threads(o.threads)
         self.extract = with_sharpness(
-            extract or make_extractor(o.features, o.max_keypoints, o.spread)
+            extract or make_extractor(o.features, o.max_keypoints, o.spread, o.extractor_model)
         )
         self._background = background
         self._match = KeyframeMatcher(o)

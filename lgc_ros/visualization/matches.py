@@ -55,7 +55,7 @@ def draw_matches(
     for point in np.concatenate([ends0[good], ends1[good]]):
         cv2.circle(overlay, _pixel(point), 2 * 16, GREEN, -1, cv2.LINE_AA, 4)
     cv2.addWeighted(overlay, 0.6, canvas, 0.4, 0, dst=canvas)
-    entries = []
+    entries: list[tuple[tuple[int, int, int], str]] = []
     if legend is not None:
         totals = int(np.count_nonzero(~good)), int(np.count_nonzero(good))
         for (colour, shown), total, name in zip(groups, totals, legend[::-1], strict=True):
