@@ -105,9 +105,9 @@ def pairs(
 ) -> None:
     """Score two-view methods on image pairs with known poses.
 
-    Reports mAP and AUC of the pose error at 5, 10 and 20 degrees, precision and
-    recall of the matches, and time per stage. Default methods: cn, cn-8pt,
-    cn-8pt-plain, and all baselines with and without +ratio.
+    Reports mAP and AUC of the pose error at 5, 10 and 20 degrees with bootstrap
+    intervals, precision and recall of the matches, and time per stage. Default
+    methods: cn, cn-8pt, cn-8pt-plain, and all baselines with and without +ratio.
     """
     from lgc_ros.estimation.methods import DEFAULT_METHODS
     from lgc_ros.estimation.two_view import RelativePoseSolver, estimator_options
@@ -150,7 +150,9 @@ def pairs(
             write_json(json_file, results)
         if out:
             write_pair_results(out, results, done)
-    stdout.print(tables.pair_accuracy(results), tables.pair_times(results))
+    stdout.print(
+        tables.pair_accuracy(results), tables.pair_intervals(results), tables.pair_times(results)
+    )
     echo_written(json_file, out)
     if done.interrupted:
         raise typer.Exit(INTERRUPTED)
