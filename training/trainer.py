@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 from lgc_ros.errors import ConfigError, Interrupted
 from lgc_ros.filter.checkpoint import ModelInfo, save_checkpoint
 from lgc_ros.filter.network import CorrespondenceNetwork
-from lgc_ros.runtime.output_files import make_folder
+from lgc_ros.runtime.output_files import make_folder, write_file
 from training.config import TrainConfig
 from training.data.batches import Batch, Batches, SourceConfig, open_dump
 from training.initialization import initial_network, load_teacher, thresholds
@@ -127,7 +127,7 @@ class _Run:
         )
         with ExitStack() as stack:
             if first:
-                (self.out / "config.yaml").write_text(config_yaml(config), encoding="utf-8")
+                write_file(self.out / "config.yaml", config_yaml(config))
                 opened = open_run_log(config, self.out, self.step, self.skipped)
                 self.run_log = stack.enter_context(opened)
             stop_requested = stack.enter_context(stop_requests())

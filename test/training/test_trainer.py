@@ -452,7 +452,7 @@ def test_a_teacher_of_other_side_information_is_refused(tmp_path):
         train(tiny(teacher=str(teacher), side=("ratio",)), tmp_path / "pupil")
     with pytest.raises(ConfigError, match="a teacher provides logits"):
         tiny(teacher=str(teacher), loss="direct")
-    with pytest.raises(ConfigError, match="the margin of its teacher"):
+    with pytest.raises(ConfigError, match="the margin is that of the teacher"):
         tiny(teacher=str(teacher), margin=1.0)
 
 
