@@ -19,6 +19,7 @@ def test_bench_times_every_stage_and_reports_the_ratios(lgc, tmp_path, heads_mod
         assert all(v["p5"] <= v["median"] <= v["p95"] for v in stages.values())
     expected = "filter_over_gemm eager_over_filter ransac_over_cn bf_over_match"
     expected += " frame_over_extract default_over_fast sift_over_xfeat"
+    expected += " track_over_extract p95_over_extract mean_over_extract match_over_flow"
     assert set(results["ratios"]) == set(expected.split())
     assert all(value > 0 for value in results["ratios"].values())
     assert all(name in said for name in results["ratios"])

@@ -45,8 +45,9 @@ def test_results_are_shown_with_images_and_ground_truth_from_their_source(lgc, r
         first["/world/camera"], again["/world/camera"], strict=True
     ):
         assert time == pytest.approx(time_again)
-        positions = [points_of(v, "Transform3D:translation") for v in (before, after)]
-        np.testing.assert_allclose(*positions, atol=1e-6)
+        live, later = (points_of(v, "Transform3D:translation") for v in (before, after))
+        if live.any():  # frames before the first landmarks got their poses afterwards
+            np.testing.assert_allclose(live, later, atol=1e-6)
     assert again.keys() >= {"/world/camera/image", "/world/ground_truth", "/counts/inliers"}
     assert "/world/landmarks" not in again
     assert any(path.endswith("map.ply") for path in again)
