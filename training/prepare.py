@@ -26,7 +26,7 @@ import numpy as np
 
 import lgc_ros
 from lgc_ros.errors import CameraError, ConfigError, DatasetError, FeatureError
-from lgc_ros.features.base import Features, make_extractor
+from lgc_ros.features.base import Extractor, Features, make_extractor
 from lgc_ros.runtime.output_files import complete_file, make_folder, write_file
 from training.data.dump import Dump, LabelledPair, write_dump
 from training.data.labels import MIN_MATCHES, label_pair
@@ -64,11 +64,12 @@ class DataSource:
 
 @dataclass(frozen=True)
 class FeatureOptions:
-    """What `lgc_ros.features.base.make_extractor` takes."""
+    """What `lgc_ros.features.base.make_extractor` takes; `model` may hold variables."""
 
     name: str = "sift"
     max_keypoints: int = 2000
     spread: bool = False
+    model: str | None = None
 
 
 @dataclass(frozen=True)
@@ -203,11 +204,18 @@ def _extract(image: PosedImage, options: FeatureOptions, path: Path) -> None:
     pixels = image.load()
     try:
         image.camera.check_image(pixels)
-        features = make_extractor(options.name, options.max_keypoints, options.spread)(pixels)
+        features = _extractor(options)(pixels)
     except (CameraError, FeatureError) as error:
         raise DatasetError(f"{image.path or image.name}: {error}.") from error
     with complete_file(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **vars(features))
+
+
+@lru_cache(maxsize=1)
+def _extractor(options: FeatureOptions) -> Extractor:
+    """The extractor of a worker; loading a learned one takes longer than running it."""
+    model = options.model and os.path.expandvars(options.model)
+    return make_extractor(options.name, options.max_keypoints, options.spread, model)
 
 
 @lru_cache(maxsize=CHUNK_PAIRS)

@@ -19,7 +19,9 @@ from lgc_ros.cli.options import (
     ComparedOption,
     DepthTopicOption,
     DeviceOption,
+    ErrorPlotOption,
     EveryOption,
+    ExtractorModelOption,
     ForceOption,
     GroundTruthOption,
     ImageTopicOption,
@@ -30,10 +32,12 @@ from lgc_ros.cli.options import (
     ModelOption,
     OdomTopicOption,
     OutOption,
+    PlaneOption,
     ProfileOption,
     ReportOption,
     ScaleOption,
     SetOption,
+    SkipHeldOption,
     ThresholdOption,
 )
 from lgc_ros.cli.output import check_folder, echo_written, progress_bar, stdout
@@ -43,6 +47,21 @@ from lgc_ros.runtime.output_files import write_json
 log = logging.getLogger(__name__)
 
 BAG_METHODS = ["cn", "ransac+ratio"]
+
+PairMethodsOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help=f"{METHOD_HELP} Repeat to compare several."),
+]
+ImageFolderOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Image folder. Default: images/ beside pairs.txt."),
+]
+PairLimitOption = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Evaluate N evenly spaced pairs.")
+]
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Skip malformed lines and unreadable images.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -56,10 +75,7 @@ def register(app: typer.Typer) -> None:
 
 def pairs(
     folder: Annotated[Path, typer.Argument(help="Folder with pairs.txt and images/.")],
-    method: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help=f"{METHOD_HELP} Repeat to compare several."),
-    ] = None,
+    method: PairMethodsOption = None,
     keypoints: KeypointsOption = 2000,
     features: Annotated[
         str,
@@ -69,19 +85,13 @@ def pairs(
             "stored:.sift-2000.hdf5 or stored:.desc.h5 (LIFT).",
         ),
     ] = "sift",
+    extractor_model: ExtractorModelOption = None,
     model: ModelOption = None,
     device: DeviceOption = "auto",
     threshold: ThresholdOption = None,
-    images: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Image folder. Default: images/ beside pairs.txt."),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Evaluate N evenly spaced pairs.")
-    ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Skip malformed lines and unreadable images.")
-    ] = False,
+    images: ImageFolderOption = None,
+    limit: PairLimitOption = None,
+    skip_bad: SkipBadOption = False,
     json_file: JsonOption = None,
     out: Annotated[
         Path | None,
@@ -124,6 +134,7 @@ def pairs(
             solvers,
             features=features,
             max_keypoints=keypoints,
+            extractor_model=extractor_model,
             limit=limit,
             images=images,
             skip_bad=skip_bad,
@@ -151,28 +162,9 @@ def trajectory(
     ],
     truth: Annotated[Path, typer.Argument(help="Ground truth: TUM or KITTI file, or BAG:/TOPIC.")],
     align: AlignOption = "sim3",
-    skip_held: Annotated[
-        bool,
-        typer.Option(
-            "--skip-held",
-            help="Leave out poses equal to the one before. A node repeats its last pose while it "
-            "is lost; `lgc run` scores tracked frames only.",
-        ),
-    ] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw path, position, orientation and error over time to this image file.",
-        ),
-    ] = None,
-    plane: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AXES",
-            help="Plane of the path in --plot: xy, xz or yz. Default: the axes of largest extent.",
-        ),
-    ] = None,
+    skip_held: SkipHeldOption = False,
+    plot: ErrorPlotOption = None,
+    plane: PlaneOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Compute ATE, RPE and KITTI drift of a trajectory.

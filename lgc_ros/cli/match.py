@@ -14,9 +14,11 @@ from lgc_ros.cli.options import (
     CAMERA_FORMS,
     METHOD_HELP,
     DeviceOption,
+    ExtractorModelOption,
     FeaturesOption,
     JsonOption,
     KeypointsOption,
+    MaxSizeOption,
     ModelOption,
     ThresholdOption,
 )
@@ -37,6 +39,18 @@ log = logging.getLogger(__name__)
 LOW_PARALLAX_DEG = 0.2
 WARM_UP_PX = 256
 
+TruePoseOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="True pose T_10 (text, 4x4, camera 0 to camera 1): report the pose error, and draw "
+        "true matches green and outliers red.",
+    ),
+]
+PictureOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a picture of the matches.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
@@ -55,31 +69,15 @@ def match(
     ] = None,
     method: Annotated[str, typer.Option(metavar="NAME", help=METHOD_HELP)] = "cn",
     features: FeaturesOption = "sift",
+    extractor_model: ExtractorModelOption = None,
     keypoints: KeypointsOption = 2000,
     model: ModelOption = None,
     device: DeviceOption = "auto",
     threshold: ThresholdOption = None,
-    gt: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="True pose T_10 (text, 4x4, camera 0 to camera 1): report the pose error, and "
-            "draw true matches green and outliers red.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a picture of the matches.")
-    ] = None,
+    gt: TruePoseOption = None,
+    out: PictureOption = None,
     json_file: JsonOption = None,
-    max_size: Annotated[
-        int | None,
-        typer.Option(
-            min=64,
-            metavar="PX",
-            help="Shrink larger images to this many pixels on their longer side first: faster, "
-            "and often enough for photos of many megapixels.",
-        ),
-    ] = None,
+    max_size: MaxSizeOption = None,
 ) -> None:
     """Estimate the relative pose of two images and draw its matches.
 
@@ -103,7 +101,9 @@ def match(
     options = estimator_options(method, threshold)
     sizes = " and ".join(f"{view.width}x{view.height}" for _, view in views)
     with stderr.status(f"matching images of {sizes} pixels with {method}"):
-        pipeline = TwoViewPipeline(method, features, keypoints, model, device, options)
+        pipeline = TwoViewPipeline(
+            method, features, keypoints, model, device, options, extractor_model=extractor_model
+        )
         with suppress(LgcError):  # load and compile everything before time is measured
             _match_views(pipeline, *(limit_size(*view, WARM_UP_PX) for view in views))
         result = _match_views(pipeline, *views)

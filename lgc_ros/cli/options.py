@@ -24,7 +24,14 @@ RUN_METHOD_HELP = (
 FeaturesOption = Annotated[
     str,
     typer.Option(
-        metavar="NAME", help="sift, rootsift, orb, akaze, or the path of an ONNX extractor."
+        metavar="NAME",
+        help="sift, rootsift, orb, akaze, or a learned kind such as xfeat (--extractor-model).",
+    ),
+]
+ExtractorModelOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="ONNX file that extracts learned keypoints (docs/features.md)."
     ),
 ]
 KeypointsOption = Annotated[
@@ -177,4 +184,35 @@ ForceOption = Annotated[
 ReportOption = Annotated[
     bool,
     typer.Option("--report", help="Also write report.html: pictures, charts and landmarks."),
+]
+MaxSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        min=64,
+        metavar="PX",
+        help="Shrink larger images to this many pixels on their longer side first: faster, and "
+        "often enough for photos of many megapixels.",
+    ),
+]
+SkipHeldOption = Annotated[
+    bool,
+    typer.Option(
+        "--skip-held",
+        help="Leave out poses equal to the one before. A node repeats its last pose while it is "
+        "lost; `lgc run` scores tracked frames only.",
+    ),
+]
+ErrorPlotOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Draw path, position, orientation and error over time to this image file.",
+    ),
+]
+PlaneOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AXES",
+        help="Plane of the path in --plot: xy, xz or yz. Default: the axes of largest extent.",
+    ),
 ]

@@ -128,6 +128,7 @@ class TwoViewPipeline:
         device: device of the filter: auto, cpu, cuda or cuda:N.
         options: threshold, confidence, iterations and seed of the estimator.
         engine: backend of the filter, see :mod:`lgc_ros.filter.backends.engines`.
+        extractor_model: ONNX file of a learned extractor.
     """
 
     def __init__(
@@ -139,8 +140,9 @@ class TwoViewPipeline:
         device: str = "auto",
         options: EstimatorOptions | None = None,
         engine: str = "auto",
+        extractor_model: str | Path | None = None,
     ) -> None:
-        self.extract = make_extractor(features, max_keypoints)
+        self.extract = make_extractor(features, max_keypoints, model=extractor_model)
         self.solver = RelativePoseSolver(method, features, model, device, options, engine)
 
     def __call__(

@@ -26,4 +26,4 @@ def resized_camera(camera: Camera, width: int, height: int) -> Camera:
     K = scale[:, None] * camera.K
     # Integer coordinates are pixel centres; the image corner is the fixed point of the scaling.
     K[:2, 2] += (scale[:2] - 1) / 2
-    return Camera.from_K(K, width, height, camera.D, camera.model)
+    return Camera.from_K(K, width, height, camera.D.tolist(), camera.model)

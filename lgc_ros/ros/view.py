@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ from lgc_ros.ros.messages import pose_matrix
 from lgc_ros.ros.mounting import Mounting
 from lgc_ros.ros.node_parameters import NodeParameters
 from lgc_ros.ros.qos import input_qos
-from lgc_ros.ros.session import POLL_S, Session, session
+from lgc_ros.ros.session import POLL_S, SILENT_S, Session, session
 from lgc_ros.visualization.viewer_parts import (
     StatusLog,
     TimeLine,
@@ -44,8 +45,9 @@ def view_node(recording: RecordingStream, name: str) -> None:
     """Log the topics of a node until Ctrl-C."""
     with session("lgc_view") as ros:
         viewer = NodeViewer(ros, recording, name)
-        awaited = f"the node {name}: start it, or give its name with --name"
-        if ros.wait_for(viewer.is_connected, awaited):
+        if not ros.spin_until(viewer.is_connected, time.monotonic() + SILENT_S):
+            log.warning("waiting for the node %s: start it, or give its name with --name", name)
+        if ros.spin_until(viewer.is_connected):
             log.info("connected to %s", name)
         while not ros.stopping.is_set():
             ros.spin_for(POLL_S)

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from lgc_ros.errors import CameraError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.camera_files import pinhole_K, read_camera
@@ -75,7 +77,7 @@ def _from_numbers(text: str, size: tuple[int, int]) -> Camera:
             f"--camera {text:.80} is not fx,fy,cx,cy[,k1,k2,p1,p2[,k3]]: give 4, 8 or 9 numbers "
             "separated by commas, without spaces"
         )
-    return Camera.from_K(pinhole_K(*numbers[:4]), *size, numbers[4:])
+    return Camera.from_K(np.array(pinhole_K(*numbers[:4])), *size, numbers[4:])
 
 
 def _from_field_of_view(text: str, size: tuple[int, int]) -> Camera:
@@ -112,5 +114,5 @@ def _guessed(focal_px: float, size: tuple[int, int], origin: str) -> Camera:
         origin,
     )
     width, height = size
-    K = pinhole_K(focal_px, focal_px, (width - 1) / 2, (height - 1) / 2)
+    K = np.array(pinhole_K(focal_px, focal_px, (width - 1) / 2, (height - 1) / 2))
     return Camera.from_K(K, width, height)

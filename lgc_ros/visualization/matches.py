@@ -20,6 +20,7 @@ GAP_PX = 8
 # More lines hide the images, and larger pictures open slowly.
 MAX_GOOD, MAX_OTHERS = 80, 30
 MAX_WIDTH_PX = 2400
+ROW_PX = 36  # height of a line of text of size 1
 
 
 def draw_matches(
@@ -54,7 +55,7 @@ def draw_matches(
     for point in np.concatenate([ends0[good], ends1[good]]):
         cv2.circle(overlay, _pixel(point), 2 * 16, GREEN, -1, cv2.LINE_AA, 4)
     cv2.addWeighted(overlay, 0.6, canvas, 0.4, 0, dst=canvas)
-    entries = []
+    entries: list[tuple[tuple[int, int, int], str]] = []
     if legend is not None:
         totals = int(np.count_nonzero(~good)), int(np.count_nonzero(good))
         for (colour, shown), total, name in zip(groups, totals, legend[::-1], strict=True):
@@ -127,12 +128,15 @@ def write_caption(
     if not caption and not legend:
         return
     font, thickness = cv2.FONT_HERSHEY_SIMPLEX, 1
-    texts = [*caption, *(f"---- {text}" for _, text in legend)]
-    widest = max(cv2.getTextSize(text, font, 1.0, thickness)[0][0] for text in texts)
-    size = min(canvas.shape[0] / 700, 0.97 * canvas.shape[1] / max(widest, 1))
-    row = round(36 * size)
-    strip = canvas[: row * len(texts) + row // 3, : round(widest * size) + row]
-    strip //= 3
+    texts = [*((0.5, text) for text in caption), *((2.4, text) for _, text in legend)]
+    widest = max(  # of size 1, with the margin left of it, in rows
+        cv2.getTextSize(text, font, 1.0, thickness)[0][0] + margin * ROW_PX
+        for margin, text in texts
+    )
+    size = min(canvas.shape[0] / 700, 0.97 * canvas.shape[1] / widest)
+    row = round(ROW_PX * size)
+    patch = canvas[: row * len(texts) + row // 3, : round(widest * size) + row // 2]
+    patch //= 3
 
     def write(line: int, text: str, left: int) -> None:
         place = (left, row * line)

@@ -67,8 +67,8 @@ def plot_paths(axes: Axes, lines: list[Line], plane: str, unit: str) -> None:
     columns = plane_axes(plane)
     for line in lines:
         positions = line.trajectory.positions[:, columns]
-        style = {"color": line.colour, "linewidth": 1.6}
-        axes.plot(*line.points(positions).T, line.style, label=line.name, **style)
+        x, y = line.points(positions).T
+        axes.plot(x, y, line.style, label=line.name, color=line.colour, linewidth=1.6)
         axes.plot(*positions[line.isolated].T, ".", color=line.colour, markersize=3)
     start = lines[0].trajectory.positions[0, columns]
     axes.plot(*start, "o", color="black", markersize=5, label="start")

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +38,9 @@ def test_a_second_ctrl_c_lets_results_be_written_and_a_third_ends_at_once(more):
     assert ended.stdout == ("" if more == 2 else "results written\n")
     assert ended.stderr.count("press Ctrl-C once more") == (more > 0)
     assert "Traceback" not in ended.stderr
+
+
+def test_a_failure_of_the_file_system_is_one_sentence(capsys):
+    with pytest.raises(SystemExit, match="1"), explained_errors():
+        Path("/dev/full").write_text("text")
+    assert "error: the disk is full; free some space" in capsys.readouterr().err

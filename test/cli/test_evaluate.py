@@ -31,6 +31,32 @@ def test_evaluate_pairs_prints_a_table_and_reports_a_malformed_line(lgc, views, 
     assert {"features", "match", "filter", "estimate", "total"} == set(results["ms"])
 
 
+def test_existing_results_of_pairs_are_replaced_only_with_force(lgc, views, tmp_path):
+    K = "500 0 319.5 0 500 239.5 0 0 1"
+    pose = " ".join(str(v) for v in np.loadtxt(views / "T_10.txt").ravel())
+    (tmp_path / "pairs.txt").write_text(f"image0.png image1.png 0 0 {K} {K} {pose}\n")
+    out = tmp_path / "out"
+    arguments = ("evaluate", "pairs", tmp_path, "--images", views, "--out", out)
+    assert lgc(*arguments, "--method", "poselib+ratio")[0] == 0
+    before = (out / "errors.csv").read_text()
+    code, said = lgc(*arguments, "--method", "ransac+ratio")
+    assert code == 1
+    assert "already holds results" in said
+    assert (out / "errors.csv").read_text() == before
+    code, said = lgc(*arguments, "--method", "ransac+ratio", "--force")
+    assert code == 0, said
+    assert (out / "errors.csv").read_text().startswith("image0,image1,ransac+ratio\n")
+
+
+def test_evaluate_trajectory_draws_the_errors(invoke, tum_folder, finished_run, tmp_path):
+    write_run(tmp_path, finished_run)
+    files = tmp_path / "trajectory_tum.txt", tum_folder / "groundtruth.txt"
+    plot = ("--plot", tmp_path / "errors.png", "--plane", "xz")
+    result = invoke("evaluate", "trajectory", *files, *plot)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "errors.png").stat().st_size > 1000
+
+
 def test_evaluate_trajectory_prints_and_writes_errors(invoke, tum_folder, finished_run, tmp_path):
     pytest.importorskip("evo")
     write_run(tmp_path, finished_run)

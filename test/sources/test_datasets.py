@@ -90,7 +90,7 @@ def test_kitti_errors_name_file_and_remedy(kitti, camera, tmp_path):
         open_source(kitti)
     (kitti / "times.txt").unlink()
     (tmp_path / "poses" / "03.txt").write_text("1 2 3\n" * COUNT)
-    with pytest.raises(SourceError, match=r"03\.txt: '1 2 3' is not 12 numbers"):
+    with pytest.raises(SourceError, match=r"03\.txt: '1 2 3' is not 12 finite numbers"):
         open_source(kitti)
     (tmp_path / "poses" / "03.txt").unlink()
     (kitti / "calib.txt").unlink()
