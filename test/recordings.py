@@ -6,9 +6,10 @@ import numpy as np
 
 
 def read_recording(path):
-    """Per entity path, its rows in the order of time: (seconds, {component: value}).
+    """Per entity path, (seconds, {component: value}) in the order of time.
 
-    Static data have the time None.
+    What was logged later for the same time replaces what was there, as in the viewer. Static data
+    have the time None.
     """
     from rerun.chunk import RrdReader
 
@@ -22,10 +23,14 @@ def read_recording(path):
                 for name, values in columns.items()
                 if ":" in name and values[index] is not None
             }
-            rows[chunk.entity_path].append((time, values))
-    for logged in rows.values():
-        logged.sort(key=lambda row: -1.0 if row[0] is None else row[0])
-    return dict(rows)
+            rows[chunk.entity_path].append((time, columns["rerun.controls.RowId"][index], values))
+    logged = {}
+    for entity, found in rows.items():
+        at_time = {}
+        for time, _, values in sorted(found, key=lambda r: (-1.0 if r[0] is None else r[0], r[1])):
+            at_time[time] = {**at_time.get(time, {}), **values}
+        logged[entity] = list(at_time.items())
+    return logged
 
 
 def points_of(values, component):

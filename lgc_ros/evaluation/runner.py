@@ -185,7 +185,8 @@ def run_odometry(
             state = odometry.process(frame, frame.T_oc, features)
             seconds += time.perf_counter() - start
             states.append(state.without_matches())
-            _replace(states, odometry.take_revised())
+            revised = odometry.take_revised()
+            _replace(states, revised)
             if frame.T_wc is not None:
                 truth.append((frame.stamp_ns, frame.T_wc))
             cloud.add(frame, state)
@@ -195,6 +196,7 @@ def run_odometry(
                 pictures.add(frame, state)
             if viewer is not None:
                 viewer.add(frame, state, odometry.map)
+                viewer.revise(revised)
             progress(state)
     except KeyboardInterrupt:
         if not states:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from lgc_ros.geometry.alignment import align_poses
-from lgc_ros.odometry.state import OdometryState
-from lgc_ros.visualization.trajectory import TRUTH_COLOUR
+from lgc_ros.odometry.state import OK, OdometryState
+from lgc_ros.visualization.trajectory import STATUS_COLOURS, TRUTH_COLOUR
 from lgc_ros.visualization.viewer_parts import (
     StatusLog,
     TimeLine,
@@ -88,6 +88,7 @@ class Viewer:
         self._camera: Camera | None = None
         self._depth = 1.0  # median of the landmarks in view
         self._frames = 0
+        self._index: dict[int, int] = {}  # of frames, by stamp
         self._true: list[np.ndarray] = []
         self._estimated: list[np.ndarray] = []
         self._aligned = 0
@@ -97,8 +98,8 @@ class Viewer:
         self, frame: Frame | None, state: OdometryState, shown_map: ShownMap | None = None
     ) -> None:
         """Log one frame; without its image if `frame` is None."""
-        self._time.set(state.stamp_ns)
-        self._recording.set_time("frame", sequence=self._frames)
+        self._index[state.stamp_ns] = self._frames
+        self._set_time(state.stamp_ns, self._frames)
         if len(state.points_cam):
             self._depth = float(np.median(state.points_cam[:, 2]))
         self._log_camera(state.T_wc, frame)
@@ -112,6 +113,24 @@ class Viewer:
         if shown_map is not None and (state.keyframe or self._frames == 0):
             self._log_map(shown_map)
         self._frames += 1
+
+    def revise(self, states: Sequence[OdometryState]) -> None:
+        """Replace the poses of earlier frames, which were estimated later than the frames came."""
+        known = [state for state in states if state.stamp_ns in self._index]
+        for state in known:
+            self._set_time(state.stamp_ns, self._index[state.stamp_ns])
+            self._log_camera(state.T_wc, None)
+            self._recording.log("status", self._rr.StateChange(state=state.status))
+        if len(known) > 1:
+            positions = [state.T_wc[:3, 3] for state in known]
+            line = self._rr.LineStrips3D(
+                [positions], colors=rgb(STATUS_COLOURS[OK]), radii=self._rr.Radius.ui_points(1.5)
+            )
+            self._recording.log(f"world/trajectory/revised/{self._frames:05d}", line)
+
+    def _set_time(self, stamp_ns: int, index: int) -> None:
+        self._time.set(stamp_ns)
+        self._recording.set_time("frame", sequence=index)
 
     def add_cloud(self, path: Path) -> None:
         """Show a point cloud (PLY) in the world, at all times."""

@@ -120,6 +120,29 @@ def test_untracked_frames_leave_a_gap_in_the_trajectory_which_is_sent_in_pieces(
     assert drawn == {(i, i + 1) for i in range(count - 1)} - {(9, 10), (10, 11)}
 
 
+def test_poses_that_are_estimated_later_replace_the_earlier_ones(tmp_path):
+    output = open_output("revised", None, tmp_path / "revised.rrd", IMAGE)
+    viewer = Viewer(output.recording)
+    held = [
+        OdometryState(i * 10**8, "initializing", "", np.eye(4), np.eye(6), np.zeros(6))
+        for i in range(4)
+    ]
+    for state in held:
+        viewer.add(None, state)
+    poses = np.tile(np.eye(4), (4, 1, 1))
+    poses[:, 0, 3] = range(4)
+    known = zip(held[1:], poses[1:], strict=True)
+    viewer.revise([replace(state, status="ok", T_wc=T_wc) for state, T_wc in known])
+    output.close()
+    logged = read_recording(tmp_path / "revised.rrd")
+    shown = [points_of(v, "Transform3D:translation")[0, 0] for _, v in logged["/world/camera"]]
+    assert shown == [0, 1, 2, 3]
+    statuses = [v["StateChange:state"][0] for t, v in logged["/status"] if t is not None]
+    assert statuses == ["initializing", "ok", "ok", "ok"]
+    (line,) = [path for path in logged if "revised" in path]
+    assert len(logged[line][-1][1]["LineStrips3D:strips"][0]) == 3
+
+
 def test_a_place_that_cannot_be_shown_is_an_error_that_names_the_remedy(tmp_path, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
