@@ -36,7 +36,7 @@ from lgc_ros.odometry.pose_optimization import (
     refine_pose,
     residual_scale,
 )
-from lgc_ros.odometry.tracking import Pose, Track
+from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
 
 # Share of the points found that must agree with the pose.
 MIN_AGREEING = 0.5
@@ -91,7 +91,7 @@ def follow_landmarks(
         )
         first = part.stop
     view, points = _view_of_points(frame, pixels, found)
-    if len(points) < MIN_POINTS:
+    if len(points) < MIN_LANDMARKS:
         return None
     pose = _located(view, landmarks.points[points], landmarks.covariances[points], predicted)
     if pose is None:
@@ -178,7 +178,7 @@ def _located(
         refined = refine_pose(*start, points, view.x, whitening, covariances)
         limit = MEASURED_OUTLIER_SIGMAS
     used = refined.distance < limit
-    if used.sum() < max(MIN_POINTS, MIN_AGREEING * len(used)):
+    if used.sum() < max(MIN_LANDMARKS, MIN_AGREEING * len(used)):
         return None
     if not is_determined(refined, points[used]):
         return None
