@@ -73,7 +73,7 @@ def pairs(
 @app.command()
 def train(
     config: Path = typer.Argument(help="YAML file: data, architecture, loss, schedule, seed."),
-    out: Path = typer.Option(..., help="Folder of this run; holding a resume point, it goes on."),
+    out: Path = typer.Option(..., help="Folder of the run; a resume point in it is continued."),
     change: list[str] = typer.Option(
         [], "--set", help="Replace a key of the file, e.g. steps=1000; may be repeated."
     ),
@@ -90,16 +90,16 @@ def train(
 @app.command()
 def evaluate(
     sets: list[str] = typer.Argument(None, help="Folders with pairs.txt, or dumps."),
-    config: Path | None = typer.Option(None, help="YAML file that says all of this."),
+    config: Path | None = typer.Option(None, help="YAML file with these settings."),
     group: list[str] = typer.Option(
-        [], help="Sets that belong together, NAME=SET,SET; known… and unknown… make figures 6, 7."
+        [], help="Group of sets, NAME=SET,SET; known… and unknown… become figures 6 and 7."
     ),
     method: list[str] = typer.Option([], help="As in `lgc evaluate pairs`; default: all."),
     features: str | None = typer.Option(None, help="Extractor; default: sift."),
     keypoints: list[int] = typer.Option([], help="Keypoints per image; may be repeated."),
     model: list[str] = typer.Option([], help="Filter model, NAME=FILE; may be repeated."),
     poses: list[str] = typer.Option(
-        [], help="Poses from elsewhere, NAME=FILE with lines `name0 name1 R(9) t(3)`."
+        [], help="Poses of other programs, NAME=FILE with lines `name0 name1 R(9) t(3)`."
     ),
     limit: int | None = typer.Option(None, min=1, help="Pairs of each sequence, evenly spaced."),
     workers: int | None = typer.Option(None, min=1, help="Local processes (default: all cores)."),
@@ -137,13 +137,63 @@ def evaluate(
 
 @app.command()
 def report(
-    results: list[Path] = typer.Argument(help="results.json files, or folders that hold one."),
+    results: list[Path] = typer.Argument(help="results.json files, or folders that contain one."),
     out: Path = typer.Option(Path("results/report"), help="Folder for report.md and figures."),
 ) -> None:
     """The paper's tables and figures from evaluation results."""
-    from training.report import read_results, write_report
+    from training.report import write_report
+    from training.results import read_results
 
     typer.echo(write_report(read_results(results), out))
+
+
+@app.command()
+def reliability(
+    model: str = typer.Argument(help="Name of a shipped model, or a model file."),
+    dumps: list[Path] = typer.Argument(help="Dumps of scenes that were not trained on."),
+    out: Path = typer.Option(Path("reliability.png"), help="File for the diagram."),
+) -> None:
+    """Reliability diagram and expected calibration error of a model's scores."""
+    from lgc_ros.filter.checkpoint import load_checkpoint
+    from training.data.batches import open_dump
+    from training.reliability import (
+        expected_calibration_error,
+        plot_reliability,
+        scores_and_labels,
+    )
+
+    network, info = load_checkpoint(model)
+    opened = [open_dump(path, info.side) for path in dumps]
+    scores, true = scores_and_labels(network, info, opened)
+    plot_reliability(out, scores, true, f"{info.name}, {len(scores)} matches")
+    error = expected_calibration_error(scores, true)
+    typer.echo(f"expected calibration error {error:.4f} over {len(scores)} matches; {out}")
+
+
+@app.command()
+def margin(
+    model: str = typer.Argument(help="Name of a shipped model, or a model file."),
+    dumps: list[Path] = typer.Argument(help="Dumps of scenes that were not trained on."),
+    candidates: list[float] = typer.Option(
+        [0, 2, 3, 3.5, 4, 4.5, 5, 5.5, 6], "--margin", help="Margin to try; may be repeated."
+    ),
+    out: Path | None = typer.Option(None, help="File for the model with the best margin."),
+) -> None:
+    """Choose the margin of a trained model by mAP of cn-8pt-plain."""
+    from lgc_ros.filter.checkpoint import load_checkpoint, save_checkpoint
+    from training.data.batches import open_dump
+    from training.margin import closed_form_map, with_margin
+
+    network, info = load_checkpoint(model)
+    opened = [open_dump(path, info.side) for path in dumps]
+    scores = closed_form_map(network, info, opened, candidates)
+    for value, by_threshold in scores.items():
+        numbers = "  ".join(f"mAP@{deg} {score:.3f}" for deg, score in by_threshold.items())
+        typer.echo(f"margin {value:4.1f}  {numbers}")
+    if out:
+        best = max(scores, key=lambda value: sum(scores[value].values()))
+        save_checkpoint(out, *with_margin(network, info, best))
+        typer.echo(f"{out}: margin {best}")
 
 
 def _halves(text: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ HEIGHT_IN = 3.2
 MIN_WIDTH_IN = 3.5
 MAX_WIDTH_IN = 14.0  # of the whole figure
 BAR_IN = 0.16
-NUMBERS_UP_TO = 30  # bars in a panel; more would write over each other
+NUMBERS_UP_TO = 30  # bars in a panel; the numbers of more bars would overlap
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Write image pairs with ground truth in SuperGlue's text format, for `lgc evaluate pairs`.
 
-The format has a K for each image but no distortion: images of a distorted camera are written
-undistorted (same K, same size), all others are linked to or copied.
+The format has a K for each image but no distortion: images with distortion are undistorted (same
+K, same size), all others are linked or copied.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def write_pairs(
     ]
     if not candidates:
         raise DatasetError(
-            f"{', '.join(names)}: no pair is left; lower the threshold or widen the gaps."
+            f"{', '.join(names)}: no pair is left: lower the threshold or widen the gaps."
         )
     if limit is not None and limit < len(candidates):
         chosen = np.random.default_rng(seed).choice(len(candidates), limit, replace=False)

@@ -1,4 +1,4 @@
-"""Run tasks on all cores, or on the machines of a Dask scheduler, leaving only whole files."""
+"""Run tasks on all cores or on the workers of a Dask scheduler, and write files atomically."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def run_tasks(
             progress(stage, done, total)
     except BrokenExecutor as error:
         raise LgcError(
-            f"a worker process ended during '{stage}', most likely for want of memory: "
-            "call again to go on from here, with fewer workers."
+            f"a worker process ended during '{stage}', most likely because memory ran out: "
+            "call again with fewer workers to continue."
         ) from error
     finally:
         for future in futures:

@@ -1,9 +1,9 @@
 """Make dumps of labelled pairs: extract features, match pairs, label matches, write hdf5.
 
-Work is cut into one task per image and one per chunk of pairs. A finished task is a file in the
-work folder, put there in one step: after a kill, the tasks without a file are what is left to do.
-Tasks run in local processes or, given a Dask scheduler, on its workers, which must see the same
-files under the same paths and this checkout on their PYTHONPATH.
+There is one task per image and one per chunk of pairs. A finished task leaves a complete file in
+the work folder; after an interruption, only tasks without a file run again. Tasks run in local
+processes or on the workers of a Dask scheduler, which must see the same files under the same paths
+and have this checkout on their PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 
 import lgc_ros
 from lgc_ros.errors import CameraError, ConfigError, DatasetError, FeatureError
-from lgc_ros.features.base import Features, make_extractor
+from lgc_ros.features.base import Extractor, Features, make_extractor
 from lgc_ros.runtime.output_files import complete_file, make_folder, write_file
 from training.data.dump import Dump, LabelledPair, write_dump
 from training.data.labels import MIN_MATCHES, label_pair
@@ -50,9 +50,9 @@ CHUNK_PAIRS = 32
 class DataSource:
     """Scenes of one data layout.
 
-    `path` may hold wildcards and environment variables; with `{split}` in it the data set brings
-    its own splits, otherwise the images of each scene are split at random by `split_ratio`.
-    `max_images` bounds the images of a scene before that.
+    `path` may contain wildcards and environment variables. With `{split}` in it the data set has
+    its own splits; otherwise the images of each scene, at most `max_images` of them, are split at
+    random by `split_ratio`.
     """
 
     reader: str
@@ -64,16 +64,17 @@ class DataSource:
 
 @dataclass(frozen=True)
 class FeatureOptions:
-    """What `lgc_ros.features.base.make_extractor` takes."""
+    """Arguments of `lgc_ros.features.base.make_extractor`; `model` may hold variables."""
 
     name: str = "sift"
     max_keypoints: int = 2000
     spread: bool = False
+    model: str | None = None
 
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """What a `prepare` configuration file says; `max_pairs` is per scene, null for no limit."""
+    """Content of a `prepare` configuration; `max_pairs` is per scene, null for no limit."""
 
     name: str
     sources: tuple[DataSource, ...]
@@ -113,7 +114,7 @@ def prepare(
 ) -> list[Path]:
     """Write `<out>/<name>-<features>-<keypoints>-<split>.hdf5` and a manifest for each split.
 
-    What is there already is kept. The dumps do not depend on the number of workers.
+    Complete dumps are kept. Dumps do not depend on the number of workers.
     """
     out = out.resolve()  # workers may run elsewhere
     make_folder(out)
@@ -203,11 +204,18 @@ def _extract(image: PosedImage, options: FeatureOptions, path: Path) -> None:
     pixels = image.load()
     try:
         image.camera.check_image(pixels)
-        features = make_extractor(options.name, options.max_keypoints, options.spread)(pixels)
+        features = _extractor(options)(pixels)
     except (CameraError, FeatureError) as error:
         raise DatasetError(f"{image.path or image.name}: {error}.") from error
     with complete_file(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **vars(features))
+
+
+@lru_cache(maxsize=1)
+def _extractor(options: FeatureOptions) -> Extractor:
+    """The extractor of a worker; loading a learned one takes longer than running it."""
+    model = options.model and os.path.expandvars(options.model)
+    return make_extractor(options.name, options.max_keypoints, options.spread, model)
 
 
 @lru_cache(maxsize=CHUNK_PAIRS)
@@ -246,7 +254,7 @@ def _read_all(shard: Path) -> Iterator[LabelledPair]:
 
 
 def _digest(config: PrepareConfig, split: str, scenes: list[PosedScene], chosen: list) -> str:
-    """Changes with anything the dump depends on, so that work of another run is never mixed in."""
+    """Hash of everything the dump depends on, so that work of other runs is never reused."""
     plan = {
         "config": asdict(config),
         "split": split,
@@ -293,7 +301,7 @@ def _manifest(
     kept: list,
     digest: str,
 ) -> dict:
-    """How the dump was made, and which images each of its pairs is of."""
+    """How the dump was made, and the images of each of its pairs."""
     return {
         "config": asdict(config),
         "split": split,

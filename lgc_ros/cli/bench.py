@@ -31,6 +31,12 @@ def bench(
             "set instead of rendered ones.",
         ),
     ] = None,
+    extractor_model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="ONNX file of a learned extractor: compare SIFT with it."
+        ),
+    ] = None,
     json_file: JsonOption = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Plot the times to this image file.")
@@ -45,7 +51,11 @@ def bench(
 
     with progress_bar("rounds") as update:
         results = run_bench(
-            rounds, device, pairs, lambda done, total: update(completed=done, total=total)
+            rounds,
+            device,
+            pairs,
+            extractor_model,
+            lambda done, total: update(completed=done, total=total),
         )
     stdout.print(*tables.benchmark(results, RATIOS))
     if json_file:

@@ -24,7 +24,9 @@ ROS = (
 )
 REMEDIES = {
     "cv2": "OpenCV is not installed: pip install 'lgc_ros[opencv]', or apt install python3-opencv",
+    "PIL": "EXIF data need the package pillow: pip install 'lgc_ros[exif]'",
     "rclpy": ROS,
+    "rerun": "the viewer needs the package rerun-sdk: pip install 'lgc_ros[view]'",
     "rosbags": "bags need the package rosbags: pip install 'lgc_ros[bags]'",
 }
 INTERRUPTED = 130  # exit code of shells after SIGINT

@@ -21,6 +21,7 @@ from lgc_ros.cli.options import (
     DeviceOption,
     ErrorPlotOption,
     EveryOption,
+    ExtractorModelOption,
     ForceOption,
     GroundTruthOption,
     ImageTopicOption,
@@ -47,6 +48,21 @@ log = logging.getLogger(__name__)
 
 BAG_METHODS = ["cn", "ransac+ratio"]
 
+PairMethodsOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help=f"{METHOD_HELP} Repeat to compare several."),
+]
+ImageFolderOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Image folder. Default: images/ beside pairs.txt."),
+]
+PairLimitOption = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Evaluate N evenly spaced pairs.")
+]
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Skip malformed lines and unreadable images.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
@@ -59,10 +75,7 @@ def register(app: typer.Typer) -> None:
 
 def pairs(
     folder: Annotated[Path, typer.Argument(help="Folder with pairs.txt and images/.")],
-    method: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help=f"{METHOD_HELP} Repeat to compare several."),
-    ] = None,
+    method: PairMethodsOption = None,
     keypoints: KeypointsOption = 2000,
     features: Annotated[
         str,
@@ -72,19 +85,13 @@ def pairs(
             "stored:.sift-2000.hdf5 or stored:.desc.h5 (LIFT).",
         ),
     ] = "sift",
+    extractor_model: ExtractorModelOption = None,
     model: ModelOption = None,
     device: DeviceOption = "auto",
     threshold: ThresholdOption = None,
-    images: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Image folder. Default: images/ beside pairs.txt."),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Evaluate N evenly spaced pairs.")
-    ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Skip malformed lines and unreadable images.")
-    ] = False,
+    images: ImageFolderOption = None,
+    limit: PairLimitOption = None,
+    skip_bad: SkipBadOption = False,
     json_file: JsonOption = None,
     out: Annotated[
         Path | None,
@@ -98,9 +105,9 @@ def pairs(
 ) -> None:
     """Score two-view methods on image pairs with known poses.
 
-    Reports mAP and AUC of the pose error at 5, 10 and 20 degrees, precision and
-    recall of the matches, and time per stage. Default methods: cn, cn-8pt,
-    cn-8pt-plain, and all baselines with and without +ratio.
+    Reports mAP and AUC of the pose error at 5, 10 and 20 degrees with bootstrap
+    intervals, precision and recall of the matches, and time per stage. Default
+    methods: cn, cn-8pt, cn-8pt-plain, and all baselines with and without +ratio.
     """
     from lgc_ros.estimation.methods import DEFAULT_METHODS
     from lgc_ros.estimation.two_view import RelativePoseSolver, estimator_options
@@ -127,6 +134,7 @@ def pairs(
             solvers,
             features=features,
             max_keypoints=keypoints,
+            extractor_model=extractor_model,
             limit=limit,
             images=images,
             skip_bad=skip_bad,
@@ -142,7 +150,9 @@ def pairs(
             write_json(json_file, results)
         if out:
             write_pair_results(out, results, done)
-    stdout.print(tables.pair_accuracy(results), tables.pair_times(results))
+    stdout.print(
+        tables.pair_accuracy(results), tables.pair_intervals(results), tables.pair_times(results)
+    )
     echo_written(json_file, out)
     if done.interrupted:
         raise typer.Exit(INTERRUPTED)

@@ -11,8 +11,10 @@ import typer
 
 from lgc_ros.cli.errors import stderr
 from lgc_ros.cli.options import (
+    CAMERA_FORMS,
     METHOD_HELP,
     DeviceOption,
+    ExtractorModelOption,
     FeaturesOption,
     JsonOption,
     KeypointsOption,
@@ -37,6 +39,18 @@ log = logging.getLogger(__name__)
 LOW_PARALLAX_DEG = 0.2
 WARM_UP_PX = 256
 
+TruePoseOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="True pose T_10 (text, 4x4, camera 0 to camera 1): report the pose error, and draw "
+        "true matches green and outliers red.",
+    ),
+]
+PictureOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a picture of the matches.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
@@ -47,32 +61,21 @@ def match(
     image0: Annotated[Path, typer.Argument(help="First image.")],
     image1: Annotated[Path, typer.Argument(help="Second image.")],
     camera: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help="Calibration of the first camera: camera_info YAML."),
+        str, typer.Option(metavar="CAM", help=f"Camera of the first image: {CAMERA_FORMS}")
     ],
     camera1: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Calibration of the second camera, if it is a different one."
-        ),
+        str | None,
+        typer.Option(metavar="CAM", help="Camera of the second image, if it is a different one."),
     ] = None,
     method: Annotated[str, typer.Option(metavar="NAME", help=METHOD_HELP)] = "cn",
     features: FeaturesOption = "sift",
+    extractor_model: ExtractorModelOption = None,
     keypoints: KeypointsOption = 2000,
     model: ModelOption = None,
     device: DeviceOption = "auto",
     threshold: ThresholdOption = None,
-    gt: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="True pose T_10 (text, 4x4, camera 0 to camera 1): report the pose error, and "
-            "draw true matches green and outliers red.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a picture of the matches.")
-    ] = None,
+    gt: TruePoseOption = None,
+    out: PictureOption = None,
     json_file: JsonOption = None,
     max_size: MaxSizeOption = None,
 ) -> None:
@@ -85,22 +88,22 @@ def match(
     from lgc_ros.estimation.two_view import TwoViewPipeline, estimator_options
     from lgc_ros.evaluation.pair_metrics import score_result
     from lgc_ros.evaluation.pairs import read_pose
-    from lgc_ros.geometry.camera import Camera
     from lgc_ros.geometry.camera_checks import camera_warnings
     from lgc_ros.images.resize import limit_size
     from lgc_ros.visualization.matches import check_picture, draw_two_view, write_image
 
     if out:
         check_picture(out)
-    for path in dict.fromkeys((camera, camera1 or camera)):
-        for warning in camera_warnings(Camera.from_yaml(path)):
-            log.warning("%s: %s", path, warning)
     views = _read_view(image0, camera, max_size), _read_view(image1, camera1 or camera, max_size)
+    for warning in dict.fromkeys(w for _, view in views for w in camera_warnings(view)):
+        log.warning(warning)
     true_pose = read_pose(gt) if gt else None
     options = estimator_options(method, threshold)
     sizes = " and ".join(f"{view.width}x{view.height}" for _, view in views)
     with stderr.status(f"matching images of {sizes} pixels with {method}"):
-        pipeline = TwoViewPipeline(method, features, keypoints, model, device, options)
+        pipeline = TwoViewPipeline(
+            method, features, keypoints, model, device, options, extractor_model=extractor_model
+        )
         with suppress(LgcError):  # load and compile everything before time is measured
             _match_views(pipeline, *(limit_size(*view, WARM_UP_PX) for view in views))
         result = _match_views(pipeline, *views)
@@ -120,13 +123,15 @@ def match(
     echo_written(out, json_file)
 
 
-def _read_view(path: Path, camera_file: Path, max_size: int | None) -> View:
-    """An image and its camera, shrunk to a maximum size."""
-    from lgc_ros.geometry.camera import Camera
+def _read_view(path: Path, choice: str, max_size: int | None) -> View:
+    """An image and the camera chosen for it, shrunk to a maximum size."""
     from lgc_ros.images.frame import read_image
     from lgc_ros.images.resize import limit_size
+    from lgc_ros.sources.camera_choice import SampleImage, choose_camera
 
-    image, camera = read_image(path), Camera.from_yaml(camera_file)
+    image = read_image(path)
+    size = image.shape[1], image.shape[0]
+    camera = choose_camera(choice, lambda: SampleImage(size, path))
     camera.check_image(image, name=str(path))
     return limit_size(image, camera, max_size)
 

@@ -5,6 +5,7 @@ ROS is imported when they run, so that all other commands work without it.
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,6 +64,15 @@ InStepOption = Annotated[
         "image topics, wait for subscribers of the one that is answered.",
     ),
 ]
+WaitTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        min=0.1,
+        metavar="S",
+        help="Seconds to wait for what --wait-for-subscribers and --in-step-with name; then "
+        "fail and list similar topics.",
+    ),
+]
 AnswerTimeoutOption = Annotated[
     float,
     typer.Option(
@@ -82,7 +92,12 @@ def register(app: typer.Typer) -> None:
 
 
 def odometry_node() -> int:
-    """Entry point of `odometry_node`, with a clear error if ROS is not installed."""
+    """Entry point of `odometry_node`, with a clear error if ROS is not installed.
+
+    Loading takes seconds. A signal in that time ends the process: as a KeyboardInterrupt it may
+    get lost in the imports of libraries, and the node would go on.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with explained_errors():
         from lgc_ros.ros.odometry_node import main
     return main()
@@ -114,6 +129,7 @@ def play(
     ] = False,
     wait_for_subscribers: WaitOption = None,
     in_step_with: InStepOption = None,
+    wait_timeout: WaitTimeoutOption = 120.0,
     answer_timeout: AnswerTimeoutOption = 20.0,
 ) -> None:
     """Publish a rosbag2 at its recorded pace, with the recorded bytes and QoS."""
@@ -132,6 +148,7 @@ def play(
         reliable=reliable,
         wait_for=tuple(wait_for_subscribers or ()),
         in_step_with=in_step_with,
+        wait_s=wait_timeout,
         answer_s=answer_timeout,
     )
     with session("lgc_play") as ros, _progress() as bar:
@@ -209,8 +226,8 @@ def demo(
     ),
     frames: Annotated[
         int,
-        typer.Option(min=10, max=120, metavar="N", help="Number of images; 120 are one loop."),
-    ] = 120,
+        typer.Option(min=10, max=360, metavar="N", help="Number of images; 360 are one loop."),
+    ] = 360,
     width: Annotated[
         int, typer.Option(min=160, metavar="PX", help="Image width in pixels.")
     ] = 640,

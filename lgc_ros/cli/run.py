@@ -19,9 +19,11 @@ from lgc_ros.cli.options import (
     DepthTopicOption,
     EveryOption,
     ForceOption,
+    FpsOption,
     GroundTruthOption,
     ImageTopicOption,
     InfoTopicOption,
+    KindOption,
     LimitOption,
     MethodsOption,
     OdomTopicOption,
@@ -32,6 +34,7 @@ from lgc_ros.cli.options import (
     SetOption,
 )
 from lgc_ros.cli.output import FrameRate, echo_written, progress_bar, stdout
+from lgc_ros.cli.view import SaveViewOption, ViewOption, viewing
 from lgc_ros.errors import ConfigError
 from lgc_ros.runtime.output_files import write_json
 
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from lgc_ros.sources import Source
     from lgc_ros.visualization.run_report import RunPictures
     from lgc_ros.visualization.video import VideoWriter
+    from lgc_ros.visualization.viewer import Viewer
 
 log = logging.getLogger(__name__)
 
@@ -57,31 +61,27 @@ def run(
     source: Annotated[
         str,
         typer.Argument(
-            help="KITTI, TUM or EuRoC sequence, image folder or video with camera.yaml beside it, "
-            "'FOLDER/*.png' (in quotes), rosbag2, or synthetic:walk."
+            help="KITTI, TUM or EuRoC sequence, image folder, 'FOLDER/*.png' (in quotes), video, "
+            "rosbag2, /dev/video0, URL, GStreamer pipeline, or synthetic:walk."
         ),
     ],
     camera: CameraOption = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Kind of SOURCE, if its files are ambiguous: kitti, tum, euroc, rosbag, video or "
-            "folder.",
-        ),
-    ] = None,
+    kind: KindOption = None,
     method: MethodsOption = None,
     profile: ProfileOption = "default",
     settings: SetOption = None,
     scale: ScaleOption = None,
     every: EveryOption = 1,
     limit: LimitOption = None,
+    fps: FpsOption = None,
     gt: GroundTruthOption = None,
     align: AlignOption = "sim3",
     video: Annotated[
         bool, typer.Option("--video", help="Also write video.mp4 with annotated frames.")
     ] = False,
     report: ReportOption = False,
+    view: ViewOption = None,
+    save_view: SaveViewOption = None,
     out: OutOption = None,
     force: ForceOption = False,
     image_topic: ImageTopicOption = None,
@@ -102,6 +102,8 @@ def run(
     lgc run images/ --camera camera.yaml --profile fast --scale constant_speed:1.2
 
     lgc run walk.mcap --method cn --method ransac+ratio --gt /ground_truth
+
+    lgc run /dev/video0 --camera camera.yaml --profile fast --view
     """
     from lgc_ros.sources import open_source
 
@@ -112,13 +114,29 @@ def run(
         kind=kind,
         every=every,
         limit=limit,
+        rate_hz=fps,
         gt=gt,
         image_topic=image_topic,
         camera_info_topic=camera_info_topic,
         **scale_topics(source, kind, choices, odom_topic, depth_topic),
     )
-    recipe = run_recipe(source, camera, gt, every, limit)
-    run_methods(opened, choices, align, recipe, out, force=force, video=video, report=report)
+    if (view or save_view) and len(choices) > 1:
+        raise ConfigError("--view and --save-view show one method: give --method once")
+    recipe = run_recipe(
+        source, camera, gt, every, limit, kind=kind, fps=fps, image_topic=image_topic
+    )
+    with viewing(opened.name, view, save_view) as viewer:
+        run_methods(
+            opened,
+            choices,
+            align,
+            recipe,
+            out,
+            force=force,
+            video=video,
+            report=report,
+            viewer=viewer,
+        )
 
 
 def method_options(
@@ -140,15 +158,23 @@ def method_options(
 
 
 def run_recipe(
-    source: str | Path, camera: Path | None, gt: str | None, every: int, limit: int | None
+    source: str | Path,
+    camera: str | None,
+    gt: str | None,
+    every: int,
+    limit: int | None,
+    **further: Any,
 ) -> dict[str, Any]:
-    """The arguments beside the settings, as config.yaml records them."""
+    """The arguments beside the settings, as config.yaml records them; further ones if given."""
+    from lgc_ros.sources.stream import without_login
+
     return {
-        "source": str(source),
-        "camera": None if camera is None else str(camera),
+        "source": without_login(str(source)),
+        "camera": camera,
         "gt": gt,
         "every": every,
         "limit": limit,
+        **{name: value for name, value in further.items() if value is not None},
     }
 
 
@@ -199,6 +225,7 @@ def run_methods(
     video: bool = False,
     report: bool = False,
     json_file: Path | None = None,
+    viewer: Viewer | None = None,
 ) -> None:
     """Run each choice of settings, several into a folder each; Ctrl-C skips the remaining ones."""
     from lgc_ros.evaluation.results import comparison, results_folder, write_comparison, write_run
@@ -212,7 +239,7 @@ def run_methods(
             target = folder / choice.method if len(options) > 1 else folder
             with video_writer(target / VIDEO) if video else nullcontext() as writer:
                 pictures = RunPictures() if report else None
-                done = _run_one(source, choice, align, recipe, writer, pictures)
+                done = _run_one(source, choice, align, recipe, writer, pictures, viewer)
                 write_run(target, done)  # before the video can fail
                 if pictures:
                     write_run_report(target / REPORT, done, pictures)
@@ -237,13 +264,14 @@ def _run_one(
     recipe: dict[str, Any],
     video: VideoWriter | None,
     pictures: RunPictures | None,
+    viewer: Viewer | None,
 ) -> Run:
     """Run one choice of settings with a progress bar."""
     from lgc_ros.evaluation.runner import run_odometry
 
     columns = FrameRate(), TextColumn("{task.fields[status]}")
     with progress_bar(f"{source.name}, {choice.method}", *columns, status="") as update:
-        update(total=_length(source))
+        update(total=source.known_length)
         return run_odometry(
             source,
             choice,
@@ -251,6 +279,7 @@ def _run_one(
             progress=lambda state: update(advance=1, status=state.status),
             video=video,
             pictures=pictures,
+            viewer=viewer,
             recipe=recipe,
         )
 
@@ -274,10 +303,3 @@ def _explain(source: Source, runs: dict[str, Run]) -> None:
         typer.echo(f"frames skipped because they could not be read: {last.skipped}", err=True)
     if problem := missing_ground_truth(source, last):
         log.warning(problem)
-
-
-def _length(source: Source) -> int | None:
-    try:
-        return len(source)
-    except TypeError:
-        return None

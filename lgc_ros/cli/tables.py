@@ -89,6 +89,16 @@ def pair_accuracy(results: dict) -> Table:
     return table
 
 
+def pair_intervals(results: dict) -> Table:
+    """Bootstrap intervals of mAP and AUC in %."""
+    headings = ("mAP5", "@10", "@20", "AUC5", "@10", "@20")
+    table = number_table("95 % bootstrap intervals over the pairs, in %", "method", headings)
+    for name, row in results["methods"].items():
+        intervals = *row["map_interval"].values(), *row["auc_interval"].values()
+        table.add_row(name, *(f"{100 * low:.0f}–{100 * high:.0f}" for low, high in intervals))
+    return table
+
+
 def pair_times(results: dict) -> Table:
     """Milliseconds per pair by stage."""
     headings = ("features", "match", "filter", "estimate", "total")

@@ -60,6 +60,7 @@ def evaluate_pairs(
     *,
     features: str = "sift",
     max_keypoints: int = 2000,
+    extractor_model: str | Path | None = None,
     limit: int | None = None,
     images: Path | None = None,
     skip_bad: bool = False,
@@ -69,13 +70,16 @@ def evaluate_pairs(
 
     Features are extracted once per image and matched once per pair; their time counts for every
     method. ``features`` is an extractor name, or ``stored:`` and what follows the image name in
-    the names of feature files: ``stored:.sift-2000.hdf5``. ``limit`` selects evenly spaced pairs.
-    Ctrl-C ends the evaluation early; the result covers the pairs evaluated until then.
+    the names of feature files: ``stored:.sift-2000.hdf5``. ``extractor_model`` is the ONNX file of
+    a learned extractor. ``limit`` selects evenly spaced pairs. Ctrl-C ends the evaluation early;
+    the result covers the pairs evaluated until then.
     """
     pairs = read_pairs(folder / "pairs.txt", skip_bad)
     if limit is not None and limit < len(pairs):
         pairs = [pairs[i] for i in np.linspace(0, len(pairs) - 1, limit).round().astype(int)]
-    correspondences_of = _matcher(images or folder / "images", features, max_keypoints)
+    correspondences_of = _matcher(
+        images or folder / "images", features, max_keypoints, extractor_model
+    )
     evaluated: list[Pair] = []
     scores: dict[str, list[PairScore]] = {name: [] for name in solvers}
     interrupted = False
@@ -106,11 +110,11 @@ def evaluate_pairs(
 
 
 def _matcher(
-    images: Path, features: str, max_keypoints: int
+    images: Path, features: str, max_keypoints: int, extractor_model: str | Path | None
 ) -> Callable[[Pair], tuple[Correspondences, dict[str, float]]]:
     """A function from a pair to its putative matches, and to milliseconds by stage."""
     stored = features.removeprefix(STORED) if features.startswith(STORED) else ""
-    extract = None if stored else make_extractor(features, max_keypoints)
+    extract = None if stored else make_extractor(features, max_keypoints, model=extractor_model)
 
     @lru_cache(maxsize=CACHED_IMAGES)
     def features_of(name: str, turns: int) -> tuple[Features, tuple[int, int], float]:

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,10 +19,10 @@ from lgc_ros.evaluation.trajectory_metrics import (
     check_alignment,
     evaluate_trajectory,
 )
-from lgc_ros.features.base import Extractor
+from lgc_ros.features.base import Extractor, Features
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.frame import Frame
-from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.options import MATCH, OdometryOptions
 from lgc_ros.odometry.prefetch import prefetch_features
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
@@ -31,6 +31,7 @@ from lgc_ros.sources import Source
 from lgc_ros.visualization.point_cloud import LandmarkCloud, PointCloud
 from lgc_ros.visualization.run_report import RunPictures
 from lgc_ros.visualization.video import VideoWriter
+from lgc_ros.visualization.viewer import Viewer
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +134,7 @@ class Run:
             "path_m": None if self.truth is None else self.truth.length_m,
             "keyframes": sum(state.keyframe for state in self.states),
             "statuses": statuses,
+            "tracking": dict(Counter(state.tracking for state in self.states)),
             "skipped": self.skipped,
             "ms": ms,
         }
@@ -165,6 +167,7 @@ def run_odometry(
     progress: Progress = lambda state: None,
     video: VideoWriter | None = None,
     pictures: RunPictures | None = None,
+    viewer: Viewer | None = None,
     recipe: Mapping[str, Any] | None = None,
 ) -> Run:
     """Feed every frame of a source to the odometry and compute errors if ground truth is known.
@@ -177,11 +180,12 @@ def run_odometry(
     states, truth, seconds, interrupted = [], [], 0.0, False
     cloud = LandmarkCloud()
     try:
-        for frame, features in prefetch_features(source, odometry.extract, options.threads):
+        for frame, features in _frames(source, odometry, options.threads):
             start = time.perf_counter()
             state = odometry.process(frame, frame.T_oc, features)
             seconds += time.perf_counter() - start
             states.append(state.without_matches())
+            _replace(states, odometry.take_revised())
             if frame.T_wc is not None:
                 truth.append((frame.stamp_ns, frame.T_wc))
             cloud.add(frame, state)
@@ -189,6 +193,8 @@ def run_odometry(
                 video.add(frame, state)
             if pictures is not None:
                 pictures.add(frame, state)
+            if viewer is not None:
+                viewer.add(frame, state, odometry.map)
             progress(state)
     except KeyboardInterrupt:
         if not states:
@@ -215,6 +221,24 @@ def run_odometry(
         recipe={"align": align, **(recipe or {})},
     )
     return run if run.truth is None else replace(run, errors=_errors(run, run.truth, align))
+
+
+def _frames(
+    source: Iterable[Frame], odometry: VisualOdometry, threads: int
+) -> Iterator[tuple[Frame, Callable[[], Features] | None]]:
+    """Frames, with keypoints extracted ahead if every frame needs them."""
+    if odometry.options.tracking == MATCH:
+        yield from prefetch_features(source, odometry.extract, threads)
+        return
+    with thread_limit(threads):
+        yield from ((frame, None) for frame in source)
+
+
+def _replace(states: list[OdometryState], revised: list[OdometryState]) -> None:
+    """Replace states of earlier frames by revised ones."""
+    index = {state.stamp_ns: k for k, state in enumerate(states)} if revised else {}
+    for state in revised:
+        states[index[state.stamp_ns]] = state
 
 
 def _errors(run: Run, truth: Trajectory, align: str) -> TrajectoryErrors | None:

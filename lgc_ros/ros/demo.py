@@ -31,7 +31,7 @@ from lgc_ros.visualization.point_cloud import landmark_cloud
 from lgc_ros.visualization.report import REPORT_FILES, MethodComparison, Report, write_report
 
 ROOM = 4
-LOOP_FRAMES, RATE_HZ, NOISE = 120, 10.0, 2.0
+LOOP_FRAMES, RATE_HZ, NOISE = 360, 30.0, 2.0
 # A wide-baseline pair of a sequence of PAIR_FRAMES frames on which RANSAC fails.
 PAIR_FRAMES, PAIR, PAIR_NOISE = 200, (20, 50), 4.0
 METHODS = ("ransac", "poselib+ratio+unique", "cn")

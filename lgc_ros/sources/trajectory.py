@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
@@ -43,13 +44,27 @@ def read_trajectory_file(path: str | Path) -> Trajectory:
         raise SourceError(f"{path} contains no poses: {remedy}")
     if len(lines[0].split()) != KITTI_COLUMNS:
         return read_trajectory(path)
+    T_wc = read_kitti_poses(lines, path)
+    return Trajectory(np.arange(len(T_wc)), T_wc, timed=False)
+
+
+def read_kitti_poses(lines: Sequence[str], path: Path) -> np.ndarray:
+    """Poses (N, 4, 4) from lines of 3x4 finite numbers."""
+    T_wc = np.tile(np.eye(4), (len(lines), 1, 1))
+    for number, line in enumerate(lines):
+        T_wc[number, :3] = read_matrix(line, path)
+    return T_wc
+
+
+def read_matrix(text: str, path: Path) -> np.ndarray:
+    """A 3x4 matrix written row by row; SourceError unless these are 12 finite numbers."""
     try:
-        rows = np.array([[float(n) for n in line.split()] for line in lines]).reshape(-1, 3, 4)
-    except ValueError as error:
-        raise SourceError(f"{path} is not a KITTI trajectory ({error}): {remedy}") from error
-    T_wc = np.tile(np.eye(4), (len(rows), 1, 1))
-    T_wc[:, :3] = rows
-    return Trajectory(np.arange(len(rows)), T_wc, timed=False)
+        matrix = np.array(text.split(), np.float64).reshape(3, 4)
+        if np.isfinite(matrix).all():
+            return matrix
+    except ValueError:
+        pass
+    raise SourceError(f"{path}: '{text.strip():.120}' is not 12 finite numbers; correct this line")
 
 
 def write_trajectory(path: Path, trajectory: Trajectory) -> None:

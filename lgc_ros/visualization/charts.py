@@ -48,7 +48,7 @@ LATENCY_BINS = 20
 def plot_map(
     truth_m: np.ndarray | None,
     estimate_m: np.ndarray,
-    breaks: np.ndarray | Sequence[int] = (),
+    breaks: Sequence[int] | np.ndarray = (),
     labels: tuple[str, str] = ("x (m)", "y (m)"),
 ) -> tuple[str, np.ndarray]:
     """Top view of the true (if known) and the estimated positions (N, 2).

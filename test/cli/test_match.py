@@ -68,6 +68,15 @@ def failing_match(folder, tmp_path, broken):
         return (*base, "--method", "ransack"), "unknown method 'ransack'.*magsac"
     if broken == "unknown features":
         return (*base, "--features", "surf"), "surf.*sift"
+    if broken == "learned features without a model":
+        return (*base, "--features", "xfeat"), r"xfeat needs .*--extractor-model.*verlab"
+    if broken == "missing extractor model":
+        arguments = ("--features", "xfeat", "--extractor-model", tmp_path / "x.onnx")
+        return (*base, *arguments), r"x\.onnx does not exist.*verlab"
+    if broken == "extractor model that is none":
+        (tmp_path / "x.onnx").write_text("not a model")
+        arguments = ("--features", "xfeat", "--extractor-model", tmp_path / "x.onnx")
+        return (*base, *arguments), r"x\.onnx cannot be loaded"
     return (*base, "--model", "nonsense"), "nonsense.*sift"
 
 
@@ -83,6 +92,9 @@ def failing_match(folder, tmp_path, broken):
         "missing camera",
         "unknown method",
         "unknown features",
+        "learned features without a model",
+        "missing extractor model",
+        "extractor model that is none",
         "unknown model",
     ],
 )

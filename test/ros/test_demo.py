@@ -19,7 +19,7 @@ from lgc_ros.ros.live import LiveOptions, run_live
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
 from lgc_ros.sources.synthetic import SyntheticSource
 
-FRAMES = 12
+FRAMES = 30
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +101,10 @@ def test_a_foreign_folder_is_refused_and_unchanged(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def bag(tmp_path_factory):
+def bag(tmp_path_factory, world):
     K = [[131.0, 0, 79.5], [0, 131.0, 59.5], [0, 0, 1]]
     path = tmp_path_factory.mktemp("bag") / "walk"
-    write_bag(SyntheticSource("walk", 8, camera=Camera.from_K(K, 160, 120)), path)
+    write_bag(SyntheticSource("walk", 8, camera=Camera.from_K(K, 160, 120), world=world), path)
     return path
 
 

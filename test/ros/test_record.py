@@ -44,10 +44,10 @@ def test_small_messages_are_on_disk_during_the_recording(tmp_path, name):
     assert recorded(part) == {NOTE: 2}
 
 
-def test_what_kill_9_leaves_is_evaluated_and_named_to_who_looks_for_the_rest(tmp_path):
+def test_what_kill_9_leaves_is_evaluated_and_named_to_who_looks_for_the_rest(tmp_path, walk):
     out, part = tmp_path / "out.mcap", tmp_path / "out.mcap.part"
     camera = Camera.from_K([[262, 0, 160], [0, 262, 120], [0, 0, 1]], 320, 240)
-    frames = list(SyntheticSource("walk", 4, camera=camera))
+    frames = list(SyntheticSource("walk", 4, camera=camera, world=walk.world))
     with recording(tmp_path, out, IMAGES, INFOS) as recorder:
         images, infos = recorder.speak(Image, IMAGES), recorder.speak(CameraInfo, INFOS)
         for frame in frames:

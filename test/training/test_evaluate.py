@@ -23,8 +23,9 @@ from training.__main__ import main
 from training.data.dump import write_dump
 from training.data.scene import PosedImage, PosedScene
 from training.data.simulation import simulate_pair
-from training.evaluate import EvaluateConfig, evaluate, make_evaluate_config, read_poses
+from training.evaluate import EvaluateConfig, evaluate, make_evaluate_config
 from training.pairs import write_pairs
+from training.predicted_poses import read_poses
 
 
 class Wall:

@@ -121,9 +121,22 @@ def test_the_manifest_says_how_the_dump_was_made(reference, config):
         "name": "sift",
         "max_keypoints": 150,
         "spread": False,
+        "model": None,
     }
     assert manifest["config"]["seed"] == config.seed
     assert {"opencv", "numpy", "lgc_ros"} <= set(manifest["versions"])
+
+
+def test_a_learned_extractor_is_named_by_its_kind_and_its_file(
+    config, tmp_path, heads_model, monkeypatch
+):
+    monkeypatch.setenv("MODEL", str(heads_model()))
+    features = FeatureOptions("xfeat", 100, model="${MODEL}")
+    learned = replace(config, features=features, splits=("val",))
+    (dump,) = prepare(learned, tmp_path / "dump", workers=1)
+    assert dump.name == "walls-xfeat-100-val.hdf5"
+    manifest = json.loads(dump.with_suffix(".json").read_text())
+    assert manifest["config"]["features"]["model"] == "${MODEL}"
 
 
 def test_pairs_are_limited_per_split(reference):

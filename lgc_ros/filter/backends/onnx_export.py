@@ -55,6 +55,7 @@ def onnx_model(network: CorrespondenceNetwork, info: ModelInfo) -> onnx.ModelPro
             "features": info.features,
             "side": ",".join(info.side),
             "keep_above": repr(info.keep_above),
+            "margin": repr(info.margin),
         },
     )
     return model
