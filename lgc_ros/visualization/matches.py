@@ -43,25 +43,23 @@ def draw_matches(
         legend: names of good and other matches, for a legend with their numbers.
     """
     canvas, (offset0, scale0), (offset1, scale1) = _side_by_side(image0, image1)
-    groups = [
-        (RED, _evenly(np.flatnonzero(~good), MAX_OTHERS)),
-        (GREEN, _evenly(np.flatnonzero(good), MAX_GOOD)),
+    lines = [  # the green ones above
+        (RED, np.flatnonzero(~good), MAX_OTHERS),
+        (GREEN, np.flatnonzero(good), MAX_GOOD),
     ]
     ends0, ends1 = points0_px * scale0 + offset0, points1_px * scale1 + offset1
     overlay = canvas.copy()
-    for colour, shown in groups:
-        for i in shown:
+    for colour, matches, count in lines:
+        for i in _evenly(matches, count):
             cv2.line(overlay, _pixel(ends0[i]), _pixel(ends1[i]), colour, 1, cv2.LINE_AA, 4)
     for point in np.concatenate([ends0[good], ends1[good]]):
         cv2.circle(overlay, _pixel(point), 2 * 16, GREEN, -1, cv2.LINE_AA, 4)
     cv2.addWeighted(overlay, 0.6, canvas, 0.4, 0, dst=canvas)
-    entries: list[tuple[tuple[int, int, int], str]] = []
-    if legend is not None:
-        totals = int(np.count_nonzero(~good)), int(np.count_nonzero(good))
-        for (colour, shown), total, name in zip(groups, totals, legend[::-1], strict=True):
-            if total:
-                part = "" if len(shown) == total else f" ({len(shown)} lines)"
-                entries.insert(0, (colour, f"{total} {name}{part}"))
+    entries = [
+        (colour, f"{len(matches)} {name}" + (f" ({count} lines)" if len(matches) > count else ""))
+        for (colour, matches, count), name in zip(lines[::-1], legend or (), strict=False)
+        if len(matches)
+    ]
     write_caption(canvas, caption, entries)
     return canvas
 
