@@ -40,6 +40,7 @@ LOG_LINES = 12
 JPEG_QUALITY = 78
 # Below the range of ephemeral ports.
 RESERVATION_PORT = 20_000
+_reservations: list[socket.socket] = []
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,8 @@ def run_live(
     Raises:
         LgcError: the node ended or does not answer; the message includes its log.
     """
+    domain = free_domain()
     with (
-        reserved_domain() as domain,
         _this_machine_only(),
         session("lgc_live", domain) as ros,
         _node(domain, log, options) as process,  # inherits the DDS settings of the session
@@ -180,23 +181,23 @@ class _Listener:
         self._run.views += 1
 
 
-@contextmanager
-def reserved_domain() -> Iterator[int]:
-    """An unused ROS domain, which other callers on this machine do not get meanwhile.
+def free_domain() -> int:
+    """An unused ROS domain, reserved until this process ends.
 
     The port of its first participant is free. Another port is held as a reservation, because the
     participants take a while to start.
     """
     for domain in random.SystemRandom().sample(range(1, 100), 99):
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as reservation:
-            try:
-                reservation.bind(("127.0.0.1", RESERVATION_PORT + domain))
-                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                    probe.bind(("127.0.0.1", 7410 + 250 * domain))
-            except OSError:
-                continue
-            yield domain
-            return
+        taken = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            taken.bind(("127.0.0.1", RESERVATION_PORT + domain))
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                probe.bind(("127.0.0.1", 7410 + 250 * domain))
+        except OSError:
+            taken.close()
+            continue
+        _reservations.append(taken)
+        return domain
     raise LgcError("all ROS domains of this machine are in use: stop some ROS processes")
 
 

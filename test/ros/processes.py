@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import cv2
 import numpy as np
@@ -19,7 +19,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
-from lgc_ros.ros.live import reserved_domain
+from lgc_ros.ros.live import free_domain
 
 # Only what hangs meets this, also on a machine with ten times more to do than it has cores.
 DEADLINE_S = 400.0
@@ -111,14 +111,13 @@ def lgc_command(*words) -> list[str]:
 
 def completed(folder, command, domain=None, **variables) -> subprocess.CompletedProcess:
     """Runs a process to its end in a domain, its own if none is given."""
-    with nullcontext(domain) if domain else reserved_domain() as used:
-        return subprocess.run(
-            command,
-            env=environment(used, folder) | variables,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-        )
+    return subprocess.run(
+        command,
+        env=environment(domain or free_domain(), folder) | variables,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
 
 
 def end(process: subprocess.Popen) -> None:
@@ -134,12 +133,8 @@ def end(process: subprocess.Popen) -> None:
 @contextmanager
 def running_process(folder, command, domain=None):
     """Starts a process in a domain, its own if none is given, and yields the robot around it."""
+    domain = domain or free_domain()
     folder.mkdir(exist_ok=True)
-    with nullcontext(domain) if domain else reserved_domain() as used:
-        yield from _running(folder, command, used)
-
-
-def _running(folder, command, domain):
     log = folder / "process.log"
     with log.open("w") as output:
         process = subprocess.Popen(

@@ -12,6 +12,7 @@ pytest.importorskip("evo", reason="evo is not installed: trajectories are not ev
 from ros.processes import (
     DEADLINE_S,
     environment,
+    free_domain,
     lgc_command,
     running_node,
     running_process,
@@ -49,8 +50,8 @@ def run(folder, *words, domain):
 
 
 @pytest.mark.parametrize("method", ["cn", "poselib+ratio"])
-def test_the_node_and_the_offline_replay_give_the_same_poses(bag, method, tmp_path, domain):
-    recorded = tmp_path / "live.mcap"
+def test_the_node_and_the_offline_replay_give_the_same_poses(bag, method, tmp_path):
+    domain, recorded = free_domain(), tmp_path / "live.mcap"
     topics = "-r", f"image:={IMAGE_TOPIC}", "-r", f"camera_info:={INFO_TOPIC}"
     settings = {"method": method, "max_keypoints": KEYPOINTS, "base_frame": CAMERA_FRAME}
     with (

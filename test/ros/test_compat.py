@@ -16,6 +16,7 @@ from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, qos_profile_sensor_data
+from ros.processes import free_domain
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
 
@@ -144,11 +145,11 @@ def test_callbacks_get_the_message_then_their_own_arguments(filters):
 
 
 @pytest.fixture
-def nodes(monkeypatch, domain):
+def nodes(monkeypatch):
     """Two nodes that find each other and nobody else, and a way to wait while both spin."""
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     context = Context()
-    context.init(domain_id=domain)
+    context.init(domain_id=free_domain())
     pair = [Node(name, context=context) for name in ("camera", "listener")]
     executor = SingleThreadedExecutor(context=context)
     for node in pair:

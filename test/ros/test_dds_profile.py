@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
 from rclpy.utilities import get_rmw_implementation_identifier
-from ros.processes import DEADLINE_S, completed, lgc_command, running_process
+from ros.processes import DEADLINE_S, completed, free_domain, lgc_command, running_process
 
 from lgc_ros.odometry.profiles import config_folder
 from lgc_ros.ros.dds_profile import RMW, TRANSPORTS, VARIABLES, choose_dds_profile
@@ -131,9 +131,9 @@ def test_with_little_shared_memory_the_default_transport_is_used_with_a_warning(
     assert done.stdout.split()[-2:] == ["/ground_truth", str(FRAMES)]
 
 
-def test_a_live_replay_in_three_terminals_loses_no_image(bag, tmp_path, domain):
+def test_a_live_replay_in_three_terminals_loses_no_image(bag, tmp_path):
     """The commands of docs/evaluate.md."""
-    out = tmp_path / "live.mcap"
+    domain, out = free_domain(), tmp_path / "live.mcap"
     step = "--in-step-with", ODOMETRY, "--wait-for-subscribers", ODOMETRY
     with (
         running_process(tmp_path / "node", NODE, domain),

@@ -32,6 +32,7 @@ from ros.processes import (
     completed,
     compressed_message,
     environment,
+    free_domain,
     image_message,
     info_message,
     running_node,
@@ -1138,14 +1139,14 @@ except BaseException:
 """
 
 
-def test_a_signal_while_the_node_loads_is_not_lost_in_the_imports_of_a_library(tmp_path, domain):
+def test_a_signal_while_the_node_loads_is_not_lost_in_the_imports_of_a_library(tmp_path):
     library = tmp_path / "cv_bridge.py"
     library.write_text(IMPATIENT)
     code = "from lgc_ros.cli.ros import odometry_node; odometry_node()"
     path = os.pathsep.join([str(tmp_path), *sys.path])
     process = subprocess.Popen(
         [sys.executable, "-c", code],
-        env=environment(domain, tmp_path) | {"PYTHONPATH": path},
+        env=environment(free_domain(), tmp_path) | {"PYTHONPATH": path},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -11,7 +11,7 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from ros.processes import DEADLINE_S, completed, lgc_command, running_process
+from ros.processes import DEADLINE_S, completed, free_domain, lgc_command, running_process
 from rosbags.interfaces import (
     Qos,
     QosDurability,
@@ -131,8 +131,8 @@ def recording(folder, *words, domain=None):
 
 
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
-def test_a_played_bag_is_recorded_byte_by_byte(bags, storage, tmp_path, domain):
-    out = tmp_path / "out.mcap"
+def test_a_played_bag_is_recorded_byte_by_byte(bags, storage, tmp_path):
+    domain, out = free_domain(), tmp_path / "out.mcap"
     waits = [word for topic in TYPES for word in ("--wait-for-subscribers", topic)]
     with recording(tmp_path, out, *TYPES, domain=domain) as recorder:
         code, said = lgc(tmp_path, "play", bags[storage], *waits, domain=domain)
@@ -149,8 +149,8 @@ def test_a_played_bag_is_recorded_byte_by_byte(bags, storage, tmp_path, domain):
 
 
 @pytest.mark.parametrize("signals", [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT,) * 2])
-def test_a_recording_is_complete_after_a_signal(bag, tmp_path, signals, domain):
-    out = tmp_path / "out.mcap"
+def test_a_recording_is_complete_after_a_signal(bag, tmp_path, signals):
+    domain, out = free_domain(), tmp_path / "out.mcap"
     with (
         playing(tmp_path, bag, "--loop", domain=domain),
         recording(tmp_path, out, IMAGES, "/silent", domain=domain) as recorder,
@@ -166,8 +166,8 @@ def test_a_recording_is_complete_after_a_signal(bag, tmp_path, signals, domain):
     assert list(tmp_path.glob("*.part")) == []
 
 
-def test_the_file_of_a_killed_recorder_is_readable(bag, tmp_path, domain):
-    out = tmp_path / "out.mcap"
+def test_the_file_of_a_killed_recorder_is_readable(bag, tmp_path):
+    domain, out = free_domain(), tmp_path / "out.mcap"
     with (
         playing(tmp_path, bag, "--loop", domain=domain),
         recording(tmp_path, out, IMAGES, domain=domain) as recorder,
@@ -183,8 +183,8 @@ def part_size(out):
     return sum(file.stat().st_size for file in out.parent.glob(f"{out.name}.part/*.mcap"))
 
 
-def test_everything_is_recorded_into_a_folder(bag, tmp_path, domain):
-    out = tmp_path / "folder"
+def test_everything_is_recorded_into_a_folder(bag, tmp_path):
+    domain, out = free_domain(), tmp_path / "folder"
     waits = [word for topic in TYPES for word in ("--wait-for-subscribers", topic)]
     with recording(tmp_path, out, "--all", domain=domain) as recorder:
         code, said = lgc(tmp_path, "play", bag, *waits, domain=domain)
@@ -195,8 +195,8 @@ def test_everything_is_recorded_into_a_folder(bag, tmp_path, domain):
     assert {topic: recorded[topic] for topic in TYPES} == content(bag)
 
 
-def test_a_recording_ends_after_an_idle_time(bag, tmp_path, domain):
-    out = tmp_path / "out.mcap"
+def test_a_recording_ends_after_an_idle_time(bag, tmp_path):
+    domain, out = free_domain(), tmp_path / "out.mcap"
     words = bag, "--topics", NOTE, "--wait-for-subscribers", NOTE
     with (
         recording(tmp_path, out, NOTE, "--stop-after-idle", 2, domain=domain) as recorder,
@@ -206,8 +206,8 @@ def test_a_recording_ends_after_an_idle_time(bag, tmp_path, domain):
     assert not is_cut_off(out)
 
 
-def test_a_recording_ends_after_a_given_duration(bag, tmp_path, domain):
-    out = tmp_path / "out.mcap"
+def test_a_recording_ends_after_a_given_duration(bag, tmp_path):
+    domain, out = free_domain(), tmp_path / "out.mcap"
     with playing(tmp_path, bag, "--topics", NOTE, "--loop", domain=domain) as player:
         player.listen(String, NOTE)
         with recording(tmp_path, out, NOTE, "--duration", 10, domain=domain) as recorder:

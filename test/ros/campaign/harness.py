@@ -18,7 +18,7 @@ from ros.processes import FRAME, OPTIONS, Robot, end, environment
 
 from lgc_ros.images.frame import Frame
 from lgc_ros.images.stamps import stamp_ns
-from lgc_ros.ros.live import reserved_domain
+from lgc_ros.ros.live import free_domain
 from lgc_ros.sources.bag_writer import write_bag
 
 NODE = "/lgc_odometry"
@@ -113,15 +113,14 @@ class Bench(Robot):
 def bench(folder: Path, row: Row) -> Iterator[Bench]:
     """A bench in a domain of its own."""
     context = Context()
-    with reserved_domain() as domain:
-        rclpy.init(context=context, domain_id=domain)
-        watching = Bench(folder, row, context)
-        try:
-            yield watching
-        finally:
-            row.answered = len(watching.odometry)
-            watching.close()
-            context.try_shutdown()
+    rclpy.init(context=context, domain_id=free_domain())
+    watching = Bench(folder, row, context)
+    try:
+        yield watching
+    finally:
+        row.answered = len(watching.odometry)
+        watching.close()
+        context.try_shutdown()
 
 
 def ended_by(process: subprocess.Popen, *signals: int) -> bool:
