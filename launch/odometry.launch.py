@@ -65,6 +65,7 @@ PARAMETERS: dict[str, Callable[[str], Any]] = {
     "base_frame": str,
     "base_to_camera": _numbers,
     "publish_tf": _boolean,
+    "background_mapping": _boolean,
 }
 
 

@@ -52,7 +52,11 @@ CLOSING_S = "60"
 def generate_launch_description() -> LaunchDescription:
     node = IncludeLaunchDescription(
         PythonLaunchDescriptionSource(str(SHARE / "launch" / "odometry.launch.py")),
-        launch_arguments={"use_sim_time": "true", "reliable": "true"}.items(),
+        launch_arguments={
+            "use_sim_time": "true",
+            "reliable": "true",
+            "background_mapping": "false",  # repeatable
+        }.items(),
     )
     description = LaunchDescription(
         [

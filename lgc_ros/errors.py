@@ -49,3 +49,11 @@ class ConfigError(LgcError):
 
 class DatasetError(LgcError):
     """A data set with ground truth is missing a file or holds a wrong value."""
+
+
+class OutputError(LgcError):
+    """A result cannot be written: the disk is full, read-only, or the path is taken."""
+
+
+class Interrupted(LgcError):
+    """The user ended the work with Ctrl-C before it was complete."""

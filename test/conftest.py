@@ -1,6 +1,7 @@
 """Settings, markers and rendered views shared by all tests."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,15 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if ROS_TESTS in item.path.parents:
             item.add_marker(pytest.mark.ros)
+
+
+@pytest.fixture
+def little_room():
+    """Writing more than 4 KiB to a file fails, as on a full disk, here and in child processes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture(scope="session")
@@ -82,3 +92,13 @@ def data_dir():
     if not path:
         pytest.skip("LGC_DATA_DIR is not set: no real data to read")
     return Path(path)
+
+
+@pytest.fixture
+def heads_model(tmp_path):
+    """A function that writes a small extractor with raw heads, see `write_heads_model`."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from extractors import write_heads_model
+
+    return lambda name="a", **options: write_heads_model(tmp_path / f"{name}.onnx", **options)

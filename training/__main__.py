@@ -6,12 +6,14 @@ from pathlib import Path
 
 import typer
 
-from lgc_ros.errors import LgcError
+from lgc_ros.cli.app import App
+from lgc_ros.cli.errors import calm_interrupts, explained_errors
+from lgc_ros.cli.output import echo_written, stdout
 from lgc_ros.runtime.allocator import retain_freed_memory
 from lgc_ros.runtime.safe_yaml import YamlError, parse_yaml
-from training.progress import CONSOLE, log_to_console, progress_bar
+from training.progress import log_to_console, progress_bar
 
-app = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
+app = App(__doc__)
 
 
 @app.callback()
@@ -31,6 +33,7 @@ def prepare(
     """Extract, match and label image pairs; call again to resume after an interruption."""
     from training.prepare import prepare as run
     from training.prepare import read_config
+    from training.tables import dump_table
 
     with progress_bar() as bar:
         rows: dict[str, int] = {}
@@ -41,8 +44,8 @@ def prepare(
             bar.update(rows[stage], completed=done)
 
         dumps = run(read_config(config), out, workers, scheduler, show)
-    for dump in dumps:
-        typer.echo(dump)
+    stdout.print(dump_table(dumps))
+    echo_written(*dumps)
 
 
 @app.command()
@@ -70,7 +73,7 @@ def pairs(
 @app.command()
 def train(
     config: Path = typer.Argument(help="YAML file: data, architecture, loss, schedule, seed."),
-    out: Path = typer.Option(..., help="Folder of this run; holding a resume point, it goes on."),
+    out: Path = typer.Option(..., help="Folder of the run; a resume point in it is continued."),
     change: list[str] = typer.Option(
         [], "--set", help="Replace a key of the file, e.g. steps=1000; may be repeated."
     ),
@@ -87,16 +90,16 @@ def train(
 @app.command()
 def evaluate(
     sets: list[str] = typer.Argument(None, help="Folders with pairs.txt, or dumps."),
-    config: Path | None = typer.Option(None, help="YAML file that says all of this."),
+    config: Path | None = typer.Option(None, help="YAML file with these settings."),
     group: list[str] = typer.Option(
-        [], help="Sets that belong together, NAME=SET,SET; known… and unknown… make figures 6, 7."
+        [], help="Group of sets, NAME=SET,SET; known… and unknown… become figures 6 and 7."
     ),
     method: list[str] = typer.Option([], help="As in `lgc evaluate pairs`; default: all."),
     features: str | None = typer.Option(None, help="Extractor; default: sift."),
     keypoints: list[int] = typer.Option([], help="Keypoints per image; may be repeated."),
     model: list[str] = typer.Option([], help="Filter model, NAME=FILE; may be repeated."),
     poses: list[str] = typer.Option(
-        [], help="Poses from elsewhere, NAME=FILE with lines `name0 name1 R(9) t(3)`."
+        [], help="Poses of other programs, NAME=FILE with lines `name0 name1 R(9) t(3)`."
     ),
     limit: int | None = typer.Option(None, min=1, help="Pairs of each sequence, evenly spaced."),
     workers: int | None = typer.Option(None, min=1, help="Local processes (default: all cores)."),
@@ -106,6 +109,7 @@ def evaluate(
     """The paper's protocol over many sequences; call again to resume after an interruption."""
     from training.evaluate import evaluate as run
     from training.evaluate import make_evaluate_config
+    from training.tables import evaluation_table
 
     groups = {name: paths.split(",") for name, paths in map(_halves, group)}
     if sets:
@@ -127,18 +131,69 @@ def evaluate(
             bar.update(row, completed=done, total=total)
 
         results = run(settings, out, workers, scheduler, show)
-    typer.echo(results)
+    stdout.print(evaluation_table(results))
+    echo_written(results)
 
 
 @app.command()
 def report(
-    results: list[Path] = typer.Argument(help="results.json files, or folders that hold one."),
+    results: list[Path] = typer.Argument(help="results.json files, or folders that contain one."),
     out: Path = typer.Option(Path("results/report"), help="Folder for report.md and figures."),
 ) -> None:
     """The paper's tables and figures from evaluation results."""
-    from training.report import read_results, write_report
+    from training.report import write_report
+    from training.results import read_results
 
     typer.echo(write_report(read_results(results), out))
+
+
+@app.command()
+def reliability(
+    model: str = typer.Argument(help="Name of a shipped model, or a model file."),
+    dumps: list[Path] = typer.Argument(help="Dumps of scenes that were not trained on."),
+    out: Path = typer.Option(Path("reliability.png"), help="File for the diagram."),
+) -> None:
+    """Reliability diagram and expected calibration error of a model's scores."""
+    from lgc_ros.filter.checkpoint import load_checkpoint
+    from training.data.batches import open_dump
+    from training.reliability import (
+        expected_calibration_error,
+        plot_reliability,
+        scores_and_labels,
+    )
+
+    network, info = load_checkpoint(model)
+    opened = [open_dump(path, info.side) for path in dumps]
+    scores, true = scores_and_labels(network, info, opened)
+    plot_reliability(out, scores, true, f"{info.name}, {len(scores)} matches")
+    error = expected_calibration_error(scores, true)
+    typer.echo(f"expected calibration error {error:.4f} over {len(scores)} matches; {out}")
+
+
+@app.command()
+def margin(
+    model: str = typer.Argument(help="Name of a shipped model, or a model file."),
+    dumps: list[Path] = typer.Argument(help="Dumps of scenes that were not trained on."),
+    candidates: list[float] = typer.Option(
+        [0, 2, 3, 3.5, 4, 4.5, 5, 5.5, 6], "--margin", help="Margin to try; may be repeated."
+    ),
+    out: Path | None = typer.Option(None, help="File for the model with the best margin."),
+) -> None:
+    """Choose the margin of a trained model by mAP of cn-8pt-plain."""
+    from lgc_ros.filter.checkpoint import load_checkpoint, save_checkpoint
+    from training.data.batches import open_dump
+    from training.margin import closed_form_map, with_margin
+
+    network, info = load_checkpoint(model)
+    opened = [open_dump(path, info.side) for path in dumps]
+    scores = closed_form_map(network, info, opened, candidates)
+    for value, by_threshold in scores.items():
+        numbers = "  ".join(f"mAP@{deg} {score:.3f}" for deg, score in by_threshold.items())
+        typer.echo(f"margin {value:4.1f}  {numbers}")
+    if out:
+        best = max(scores, key=lambda value: sum(scores[value].values()))
+        save_checkpoint(out, *with_margin(network, info, best))
+        typer.echo(f"{out}: margin {best}")
 
 
 def _halves(text: str) -> tuple[str, str]:
@@ -158,11 +213,8 @@ def _key_value(text: str) -> tuple[str, object]:
 
 def main() -> None:
     """Run the command line; an error the user can solve is a sentence, not a traceback."""
-    try:
+    with explained_errors(), calm_interrupts():
         app()
-    except LgcError as error:
-        CONSOLE.print(f"Error: {error}", style="red", markup=False, highlight=False)
-        raise SystemExit(1) from error
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Training configuration: one frozen dataclass, read from YAML, unknown keys refused."""
+"""Training configuration: a frozen dataclass read from YAML; unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -23,48 +23,51 @@ EVERY = ("validate_every", "validation_pairs", "watch_pairs", "save_every")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Everything that decides the outcome of a run.
+    """All settings of a training run.
 
     Attributes:
         name: name of the model.
         sources: where training pairs come from.
-        validation: dumps whose mean mAP picks the best weights.
+        validation: dumps whose mean mAP selects the best weights.
         features: kind of keypoints, recorded in the model.
         side: side information, see ``lgc_ros.filter.side_information``.
         blocks, width, context: architecture, see ``lgc_ros.filter.network.NetworkConfig``.
         init: model to start from; its side information may differ, and it may have more blocks,
             of which evenly spaced ones are taken. Empty for random weights.
-        teacher: model whose logits are learned beside the labels; its side information must be
-            the same. Empty for none.
-        distill: weight of what the teacher says.
+        teacher: model whose logits are learned in addition to the labels; its side information
+            must be the same. Empty for none.
+        distill: weight of the distillation loss.
         loss: ``hybrid``, ``classification``, ``essential`` or ``direct``.
         alpha, beta: weights of classification and regression.
-        margin: balanced log odds of being right from which on a match has a weight: classification
-            learns the log odds less this margin as logit. With 0, as in the paper, a match weighs
-            fully where one in ten is right and its own chance is no better than a half.
+        margin: the logit is the balanced log odds of a match minus this margin, so that only
+            matches above it have a weight. With 0, as in the paper, and one true match in ten,
+            even matches that are more likely outliers have a weight.
         beta_from, beta_ramp: beta is zero before step ``beta_from`` and grows linearly to its
             full value over ``beta_ramp`` steps.
         regression: ``essential`` (the paper's distance of matrices) or ``epipolar`` (distance of
-            virtual matches), both of the weighted 8-point solution.
-        conditioned: solve the 8-point for conditioned points, as inference does. The paper does
-            not.
-        pair_clip: largest norm of the gradient of one pair's regression loss in its logits; 0 for
-            any. Half of the pairs have less than 0.05, one in a hundred has a hundred times that.
-        label_threshold: a match is right below this squared symmetric epipolar distance.
+            virtual matches) of the weighted 8-point solution.
+        conditioned: solve for conditioned points, as inference does, unlike the paper.
+        pair_clip: maximum norm of the gradient of one pair's regression loss with respect to its
+            logits; 0 for no limit. The median is 0.05, one pair in a hundred has 5 and more.
+        label_threshold: a match is true below this squared symmetric epipolar distance.
         matches, batch: matches per pair, pairs per batch (over all processes).
         steps: number of batches.
         learning_rate, warmup, decay: Adam's rate; steps of linear warm-up; ``constant`` or
             ``cosine``.
+        cooldown: the cosine decay takes the last so many steps and the rate is constant before; 0
+            for a decay over all steps. A run whose duration is not known beforehand is stopped and
+            resumed with the final ``steps``.
         precision: of activations and matrix products, ``float32`` or ``bfloat16``, which is two to
-            three times as fast on processors that multiply it. Weights stay float32.
+            three times faster on processors with bfloat16 arithmetic. Weights stay float32.
         average: decay of the moving average of the weights that is validated; 0 for none.
-        clip: largest norm of the gradient.
-        validate_every, validation_pairs: steps between validations; at most so many pairs each.
-        watch_pairs: pairs of the training sources, always the same, whose loss is logged beside
-            that of as many validation pairs.
+        clip: maximum norm of the gradient.
+        validate_every, validation_pairs: steps between validations; maximum number of pairs per
+            dump.
+        watch_pairs: number of fixed training pairs, and of validation pairs, whose losses are
+            logged at each validation.
         save_every: steps between resume points.
         workers: processes that prepare batches.
-        seed: fixes the initial weights and all data.
+        seed: determines the initial weights and all batches.
     """
 
     name: str
@@ -94,6 +97,7 @@ class TrainConfig:
     learning_rate: float = 1e-4
     warmup: int = 0
     decay: str = "constant"
+    cooldown: int = 0
     precision: str = "float32"
     average: float = 0.0
     clip: float = 1e3
@@ -121,9 +125,9 @@ class TrainConfig:
             if getattr(self, key) < 1:
                 raise ConfigError(f"{key} is {getattr(self, key)}, it must be at least 1")
         if self.teacher and self.loss == "direct":
-            raise ConfigError("a teacher tells logits, which a network of the loss direct has not")
+            raise ConfigError("a teacher provides logits, but a network with loss direct has none")
         if self.teacher and self.margin:
-            raise ConfigError("a pupil has the margin of its teacher: leave out margin")
+            raise ConfigError("the margin is that of the teacher: leave out margin")
         if problem := side_information_error(self.side):
             raise ConfigError(problem)
         if not self.sources:

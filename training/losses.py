@@ -14,33 +14,33 @@ from training.torch_geometry import (
 )
 
 TAUGHT_LIMIT = 10.0
-"""Beyond this logit nothing depends on how sure a teacher is."""
+"""A teacher's logits are clamped to this magnitude; beyond it, confidence does not matter."""
 
 REGRESSIONS = ("essential", "epipolar")
 VIRTUAL_MATCHES = 256
 SMALLEST_DISTANCE, HALF_LOSS_DISTANCE = 1e-3, 0.05
-"""Epipolar distances in normalized coordinates: rounded off at the first, half the largest loss at
-the second, about three degrees."""
+"""Epipolar distances in normalized coordinates: the loss is smooth below the first, and reaches
+half its maximum at the second, about three degrees."""
 
 
 def classification_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Binary cross entropy; right and wrong matches of each pair have equal say (equation 6).
+    """Binary cross entropy; true matches and outliers of a pair have equal weight (equation 6).
 
     Args:
         logits: (B, N) linear output of the network.
         labels: (B, N) 1 for an inlier, 0 for an outlier.
     """
     entropy = F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
-    right = (entropy * labels).sum(1) / labels.sum(1).clamp_min(1)
-    wrong = (entropy * (1 - labels)).sum(1) / (1 - labels).sum(1).clamp_min(1)
-    return (right + wrong).mean() / 2
+    true = (entropy * labels).sum(1) / labels.sum(1).clamp_min(1)
+    outliers = (entropy * (1 - labels)).sum(1) / (1 - labels).sum(1).clamp_min(1)
+    return (true + outliers).mean() / 2
 
 
 def distillation_loss(logits: Tensor, taught: Tensor) -> Tensor:
-    """How far logits (B, N) are from those of a teacher: Huber's loss, linear beyond 1.
+    """Huber loss between the logits (B, N) and those of a teacher, linear beyond 1.
 
-    Unlike the entropy of probabilities it keeps apart what is sure from what is surer, which
-    decides on the matches a pose is estimated from.
+    Unlike a cross entropy, it preserves the order among confident matches, which decides from
+    which matches a pose is estimated.
     """
     return F.huber_loss(logits, taught.clamp(-TAUGHT_LIMIT, TAUGHT_LIMIT))
 
@@ -61,19 +61,20 @@ def regression_loss(
     conditioned: bool = False,
     pair_clip: float = 0.0,
 ) -> Tensor:
-    """How far the weighted 8-point solution of the network's weights is from the truth.
+    """Error of the weighted 8-point solution with the network's weights.
 
-    It is NaN where an input is not finite: the eigendecomposition would raise an error instead,
-    in one of several processes perhaps, which the others would wait for.
+    It is NaN for non-finite input. The eigendecomposition would raise an error instead, possibly
+    in one process only, while the others wait for it.
 
     Args:
         logits: (B, N) linear output of the network.
         xs: (B, N, 4 + side) rows of the network.
-        E_gt: (B, 3, 3) true essential matrices.
+        E_gt: (B, 3, 3) ground-truth essential matrices.
         kind: ``essential`` is the paper's :func:`essential_loss`, ``epipolar`` is
             :func:`epipolar_loss`.
         conditioned: solve for conditioned points, as inference does.
-        pair_clip: largest norm of the gradient of one pair's loss in its logits; 0 for any.
+        pair_clip: maximum norm of the gradient of one pair's loss with respect to its logits; 0
+            for no limit.
     """
     if pair_clip:
         logits = _ClippedByPair.apply(logits, pair_clip / len(logits))
@@ -89,11 +90,11 @@ def regression_loss(
 def epipolar_loss(E: Tensor, xs: Tensor, E_gt: Tensor) -> Tensor:
     """Mean epipolar distance d of virtual true matches as d / (d + s), between 0 and 1.
 
-    The virtual matches are the pair's own matches, moved in image 1 to the nearest point of their
-    true epipolar line: exact, and spread as keypoints are. Unlike the distance of matrices this
-    says how far off a pose is in the images. The distance is the root of the mean of both squared
-    point-to-line distances, in normalized coordinates. Its bound is soft, because poses that are
-    far off must still have a gradient.
+    The virtual matches are the pair's own matches, moved in image 1 to the nearest point on their
+    true epipolar line: they are exact and distributed like keypoints. Unlike the distance of
+    matrices, this measures the error of a pose in the images. The distance is the root mean square
+    of both point-to-line distances, in normalized coordinates. It saturates softly, because poses
+    with a large error still need a gradient.
     """
     x0, x1 = xs[:, :VIRTUAL_MATCHES, :2].double(), xs[:, :VIRTUAL_MATCHES, 2:4].double()
     lines1 = homogeneous(x0) @ E_gt.double().transpose(-1, -2)
@@ -106,21 +107,21 @@ def epipolar_loss(E: Tensor, xs: Tensor, E_gt: Tensor) -> Tensor:
 
 
 class _ClippedByPair(torch.autograd.Function):
-    """Logits (B, N) as they are; the gradient of each pair is shortened to a largest norm.
+    """Identity on logits (B, N) that clips the norm of the gradient of each pair.
 
-    Where the 8-point is nearly undetermined its derivative is huge: a hundred times the median in
-    one pair of a hundred, which would drown all others.
+    Where the 8-point solution is nearly undetermined, its derivative is huge: a hundred times the
+    median in one pair of a hundred, which would dominate the batch.
     """
 
     @staticmethod
-    def forward(ctx, logits: Tensor, largest: float) -> Tensor:
-        ctx.largest = largest
+    def forward(ctx, logits: Tensor, max_norm: float) -> Tensor:
+        ctx.max_norm = max_norm
         return logits.view_as(logits)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
         norm = grad.norm(dim=1, keepdim=True).clamp_min(torch.finfo(grad.dtype).tiny)
-        return grad * (ctx.largest / norm).clamp_max(1.0), None
+        return grad * (ctx.max_norm / norm).clamp_max(1.0), None
 
 
 def _unit(E: Tensor) -> Tensor:

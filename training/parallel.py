@@ -1,4 +1,4 @@
-"""Run tasks on all cores, or on the machines of a Dask scheduler, leaving only whole files."""
+"""Run tasks on all cores or on the workers of a Dask scheduler, and write files atomically."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from pathlib import Path
 
 import cv2
 
@@ -35,8 +34,8 @@ def run_tasks(
             progress(stage, done, total)
     except BrokenExecutor as error:
         raise LgcError(
-            f"a worker process ended during '{stage}', most likely for want of memory: "
-            "call again to go on from here, with fewer workers."
+            f"a worker process ended during '{stage}', most likely because memory ran out: "
+            "call again with fewer workers to continue."
         ) from error
     finally:
         for future in futures:
@@ -86,14 +85,3 @@ def _end_with_parent() -> None:
     """A worker whose parent was killed would wait for tasks for ever."""
     multiprocessing.parent_process().join()
     os._exit(1)
-
-
-@contextmanager
-def written_at_once(path: Path) -> Iterator[Path]:
-    """A path to write to, renamed to `path` at the end: a kill leaves no half-written file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""One console for progress bars and log lines, so that they do not write over each other."""
+"""One console for progress bars and log lines, so that they do not overwrite each other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONSOLE = Console(stderr=True)
 
 
 def progress_bar(*more: ProgressColumn) -> Progress:
-    """A bar with count and remaining time; nothing at all where the output is not a terminal."""
+    """A bar with count and remaining time; hidden if the output is not a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     return Progress(
         *columns,
@@ -31,6 +31,6 @@ def progress_bar(*more: ProgressColumn) -> Progress:
 
 
 def log_to_console() -> None:
-    """Show what the package logs, above the bars."""
+    """Show log messages above the progress bars."""
     handler = RichHandler(console=CONSOLE, show_path=False, omit_repeated_times=False)
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler], force=True)

@@ -1,22 +1,29 @@
 """The paper's tables and figures from evaluation results, as Markdown and plots.
 
-Whatever results are present are shown; what a figure needs and does not find is said in its place.
+A section whose results are missing says how to produce them.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
-from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.estimation.two_view import STAGES
 from lgc_ros.evaluation.pair_metrics import THRESHOLDS_DEG
+from lgc_ros.runtime.output_files import make_folder, write_file
 from training.charts import Panel, bar_chart
-from training.evaluate import DIRECT, RESULTS_FILE
+from training.evaluate import DIRECT
+from training.markdown import missing, missing_variants, percent, table
+from training.results import (
+    Results,
+    ablation_models,
+    by_method,
+    equal_budget,
+    mean,
+    mean_map,
+    with_most_keypoints,
+)
+from training.significance import paired_difference
 
 REPORT_FILE = "report.md"
 EIGHT_POINT, RANSAC, FILTERED_RANSAC, OURS = "cn-8pt-plain", "ransac", "cn+ransac", "cn"
@@ -28,78 +35,12 @@ LOSSES = {
     "direct": "Direct",
 }
 CONTEXTS = {"cn": "Ours", "pointnet": "PointNet", "none": "Ours without CN"}
-NOT_BUDGET = ("name", "loss", "context", "validation", "validation_pairs", "workers", "save_every")
-"""Keys of a training configuration in which models of one ablation may differ."""
-
-
-@dataclass(frozen=True)
-class Results:
-    """Evaluation records, and descriptions of the models in them."""
-
-    records: list[dict]
-    models: dict[str, dict]
-
-    def where(self, **wanted: object) -> list[dict]:
-        return [r for r in self.records if all(r[k] == v for k, v in wanted.items())]
-
-    def values(self, key: str) -> list:
-        """The different values of a key, in the order in which they appear."""
-        return list(dict.fromkeys(r[key] for r in self.records if r[key] is not None))
-
-
-def read_results(paths: Iterable[Path]) -> Results:
-    """Results of `python -m training evaluate` or `lgc evaluate pairs --json`, put together.
-
-    Where the same thing was evaluated twice, the later file counts.
-    """
-    records: dict[tuple, dict] = {}
-    models: dict[str, dict] = {}
-    for path in paths:
-        path = path / RESULTS_FILE if path.is_dir() else path
-        content = _read_json(path)
-        try:
-            found = content["records"] if "records" in content else _single_set(content)
-            for record in found:
-                key = tuple(record[k] for k in ("group", "sequence", "features", "keypoints"))
-                record["scores"]["map"]["20"]
-                records[(*key, record["method"], record["model"])] = record
-        except (KeyError, TypeError) as error:
-            raise DatasetError(
-                f"{path} holds no evaluation results (no {error}): make them with "
-                "`python -m training evaluate`"
-            ) from error
-        for name, description in content.get("models", {}).items():
-            if models.setdefault(name, description) != description:
-                raise ConfigError(
-                    f"model '{name}' of {path} is another one than in the files before: evaluate "
-                    "it with --model ANOTHER_NAME=FILE"
-                )
-    if not records:
-        raise DatasetError("there are no results to report: give the files of an evaluation")
-    return Results(list(records.values()), models)
-
-
-def _read_json(path: Path) -> dict:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DatasetError(
-            f"{path} cannot be read as JSON ({error}): give a results.json of "
-            "`python -m training evaluate`"
-        ) from error
-
-
-def _single_set(content: dict) -> list[dict]:
-    """The records of one set, as `lgc evaluate pairs` writes it."""
-    common = {k: content[k] for k in ("features", "keypoints")}
-    common |= {"sequence": content["dataset"], "group": "pairs", "model": None}
-    return [{**common, "method": m, "scores": s} for m, s in content["methods"].items()]
 
 
 def write_report(results: Results, out: Path) -> Path:
     """Write report.md and its figures into a folder."""
-    out.mkdir(parents=True, exist_ok=True)
-    ablated = _ablation_models(results)
+    make_folder(out)
+    ablated = ablation_models(results)
     main = [r for r in results.records if r["model"] not in ablated] or results.records
     compared = Results(main, {k: v for k, v in results.models.items() if k not in ablated})
     sections: list[tuple[str, Callable[[], list[str]]]] = [
@@ -108,6 +49,7 @@ def write_report(results: Results, out: Path) -> Path:
         ("Baselines on known scenes (figure 6)", lambda: baselines(compared, "known", out)),
         ("Baselines on unknown scenes (figure 7)", lambda: baselines(compared, "unknown", out)),
         ("Other scenes", lambda: baselines(compared, "", out)),
+        ("Differences to `cn`", lambda: differences(compared)),
         ("Number of keypoints", lambda: keypoint_numbers(compared)),
         ("Results for every sequence", lambda: per_sequence(compared, out)),
         ("RANSAC as post-processing (last table)", lambda: post_processing(compared)),
@@ -120,7 +62,7 @@ def write_report(results: Results, out: Path) -> Path:
         if body:
             lines += [f"## {title}", "", *body, ""]
     path = out / REPORT_FILE
-    path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    write_file(path, "\n".join(lines).rstrip() + "\n")
     return path
 
 
@@ -138,7 +80,7 @@ def loss_ablation(results: Results, out: Path) -> list[str]:
     """Figure 4: the four losses at equal budget, one forward pass each, without RANSAC."""
     models = equal_budget(results.models, "loss", {"context": "cn"})
     if len(models) < 2:
-        return _missing(
+        return missing(
             "two or more models that differ in `loss` alone",
             "train train_ablation.yaml with `--set loss=…` and evaluate with `--model NAME=FILE`",
         )
@@ -148,14 +90,14 @@ def loss_ablation(results: Results, out: Path) -> list[str]:
         if loss in models
         for method in [DIRECT if loss == "direct" else EIGHT_POINT]
     }
-    return _by_keypoints(rows, out / "figure4_loss.png") + _not_there(LOSSES, models)
+    return _by_keypoints(rows, out / "figure4_loss.png") + missing_variants(LOSSES, models)
 
 
 def architecture_ablation(results: Results, out: Path) -> list[str]:
     """Figure 5: Context Normalization against PointNet and nothing, with and without RANSAC."""
     models = equal_budget(results.models, "context", {"loss": "hybrid"})
     if len(models) < 2:
-        return _missing(
+        return missing(
             "two or more models that differ in `context` alone",
             "train train_ablation.yaml with `--set context=…` and evaluate with "
             "`--model NAME=FILE`",
@@ -167,40 +109,21 @@ def architecture_ablation(results: Results, out: Path) -> list[str]:
         for suffix, method in (("", EIGHT_POINT), (" + RANSAC", FILTERED_RANSAC))
     }
     rows = {name: records for name, records in rows.items() if records}
-    return _by_keypoints(rows, out / "figure5_architecture.png") + _not_there(CONTEXTS, models)
-
-
-def equal_budget(models: dict[str, dict], varied: str, fixed: dict) -> dict[str, str]:
-    """Value of the varied key to model name, over the most models trained alike but for it."""
-    alike: dict[str, dict[str, str]] = {}
-    for name, description in models.items():
-        config = description.get("training", {}).get("config", {})
-        if varied not in config or any(config.get(k) != v for k, v in fixed.items()):
-            continue
-        budget = {k: v for k, v in config.items() if k not in NOT_BUDGET}
-        alike.setdefault(json.dumps(budget, sort_keys=True), {})[config[varied]] = name
-    return max(alike.values(), key=len, default={})
-
-
-def _ablation_models(results: Results) -> set[str]:
-    """Models that are there for the ablations only."""
-    found: set[str] = set()
-    for varied, fixed in (("loss", {"context": "cn"}), ("context", {"loss": "hybrid"})):
-        models = equal_budget(results.models, varied, fixed)
-        found |= set(models.values()) if len(models) > 1 else set()
-    return found
+    return _by_keypoints(rows, out / "figure5_architecture.png") + missing_variants(
+        CONTEXTS, models
+    )
 
 
 def _by_keypoints(rows: dict[str, list[dict]], figure: Path) -> list[str]:
     """A figure with a panel for each threshold, and the table behind it."""
     numbers = sorted({r["keypoints"] for records in rows.values() for r in records})
     if not numbers:
-        return _missing(
+        return missing(
             f"results of {', '.join(rows)}", f"evaluate {EIGHT_POINT} and {FILTERED_RANSAC}"
         )
 
     def value(records: list[dict], number: int, threshold: int) -> float | None:
-        return _mean_map([r for r in records if r["keypoints"] == number], threshold)
+        return mean_map([r for r in records if r["keypoints"] == number], threshold)
 
     panels = [
         Panel(
@@ -216,7 +139,7 @@ def _by_keypoints(rows: dict[str, list[dict]], figure: Path) -> list[str]:
         [name, *(value(records, n, t) for n in numbers for t in THRESHOLDS_DEG)]
         for name, records in rows.items()
     ]
-    return [f"![{figure.stem}]({figure.name})", "", *_table(head, body)]
+    return [f"![{figure.stem}]({figure.name})", "", *table(head, body)]
 
 
 def baselines(results: Results, kind: str, out: Path) -> list[str]:
@@ -225,11 +148,11 @@ def baselines(results: Results, kind: str, out: Path) -> list[str]:
     if not groups:
         if not kind:
             return []
-        return _missing(
+        return missing(
             f"a group whose name begins with `{kind}`",
             f"evaluate with `--group {kind}=FOLDER,FOLDER`",
         )
-    chosen = _at_most_keypoints(results)
+    chosen = with_most_keypoints(results)
     panels, lines = [], []
     for group in groups:
         rows = {n: [r for r in rs if r["group"] == group] for n, rs in chosen.items()}
@@ -239,7 +162,7 @@ def baselines(results: Results, kind: str, out: Path) -> list[str]:
             Panel(
                 f"{group} ({count} sequences)",
                 [f"{threshold}°" for threshold in THRESHOLDS_DEG],
-                {n: [_mean_map(rs, t) for t in THRESHOLDS_DEG] for n, rs in rows.items()},
+                {n: [mean_map(rs, t) for t in THRESHOLDS_DEG] for n, rs in rows.items()},
             )
         )
         head = ["method", *(f"mAP {t}°" for t in THRESHOLDS_DEG)]
@@ -247,18 +170,43 @@ def baselines(results: Results, kind: str, out: Path) -> list[str]:
         body = [
             [
                 name,
-                *(_mean_map(records, t) for t in THRESHOLDS_DEG),
-                *(_mean(r["scores"]["auc"][str(t)] for r in records) for t in THRESHOLDS_DEG),
-                *(_mean(r["scores"][k] for r in records) or None for k in ("precision", "recall")),
+                *(mean_map(records, t) for t in THRESHOLDS_DEG),
+                *(mean(r["scores"]["auc"][str(t)] for r in records) for t in THRESHOLDS_DEG),
+                *(mean(r["scores"][k] for r in records) or None for k in ("precision", "recall")),
             ]
             for name, records in rows.items()
         ]
-        lines += ["", f"**{group}**", "", *_table(head, body)]
+        lines += ["", f"**{group}**", "", *table(head, body)]
     figure = out / {"known": "figure6_known.png", "unknown": "figure7_unknown.png"}.get(
         kind, "other_scenes.png"
     )
     bar_chart(figure, panels)
     return [f"![{figure.stem}]({figure.name})", *lines]
+
+
+def differences(results: Results) -> list[str]:
+    """mAP of `cn` minus that of every other method, with 95 % bootstrap intervals."""
+    chosen = {
+        name: {(r["group"], r["sequence"]): r["errors_deg"] for r in rs if "errors_deg" in r}
+        for name, rs in with_most_keypoints(results).items()
+    }
+    ours = [name for name in chosen if name.split(" ")[0] == OURS and chosen[name]]
+    if not ours:
+        return missing(f"pose errors of `{OURS}`", f"evaluate with `--method {OURS}`")
+    lines = ["Pairs are resampled within each sequence, the same ones for both methods.", ""]
+    for name in ours:
+        rows = []
+        for other, errors in chosen.items():
+            common = [key for key in chosen[name] if key in errors]
+            if other == name or not common:
+                continue
+            first, second = ([e[key] for key in common] for e in (chosen[name], errors))
+            found = [paired_difference(first, second, t) for t in THRESHOLDS_DEG]
+            rows.append(
+                [other, *(f"{d.mean:+.3f} ({d.low:+.3f} to {d.high:+.3f})" for d in found)]
+            )
+        lines += [*table([f"{name} minus", *(f"mAP {t}°" for t in THRESHOLDS_DEG)], rows), ""]
+    return lines
 
 
 def _kind(group: str) -> str:
@@ -269,28 +217,26 @@ def keypoint_numbers(results: Results) -> list[str]:
     """mAP at 20° of every method, by the number of keypoints."""
     numbers = sorted(results.values("keypoints"))
     if len(numbers) < 2:
-        return _missing(
+        return missing(
             "results for several numbers of keypoints",
             "evaluate with `--keypoints 500 --keypoints 1000 --keypoints 2000`",
         )
     rows = []
-    for name, records in _named(results).items():
+    for name, records in by_method(results).items():
         by_number = [[r for r in records if r["keypoints"] == number] for number in numbers]
-        rows.append([name, *(_mean_map(part, 20) for part in by_number)])
-    return _table(["mAP 20°", *(str(number) for number in numbers)], rows)
+        rows.append([name, *(mean_map(part, 20) for part in by_number)])
+    return table(["mAP 20°", *(str(number) for number in numbers)], rows)
 
 
 def per_sequence(results: Results, out: Path) -> list[str]:
     """The appendix: every sequence on its own."""
-    chosen = _at_most_keypoints(results)
+    chosen = with_most_keypoints(results)
     sequences = list(
         dict.fromkeys((r["group"], r["sequence"]) for rs in chosen.values() for r in rs)
     )
 
     def value(records: list[dict], sequence: tuple[str, str], threshold: int) -> float | None:
-        return _mean_map(
-            [r for r in records if (r["group"], r["sequence"]) == sequence], threshold
-        )
+        return mean_map([r for r in records if (r["group"], r["sequence"]) == sequence], threshold)
 
     plain = {name: records for name, records in chosen.items() if "+ratio" not in name}
     panel = Panel(
@@ -305,18 +251,18 @@ def per_sequence(results: Results, out: Path) -> list[str]:
             [f"{group} / {name}", *(value(rs, (group, name), threshold) for rs in chosen.values())]
             for group, name in sequences
         ]
-        lines += ["", *_table([f"mAP {threshold}°", *chosen], rows, best_in_row=True)]
+        lines += ["", *table([f"mAP {threshold}°", *chosen], rows, best_in_row=True)]
     return lines
 
 
 def post_processing(results: Results) -> list[str]:
     """mAP at 20° with the 8-point and with RANSAC behind the filter, relative to RANSAC alone."""
-    records = [r for rs in _at_most_keypoints(results).values() for r in rs]
+    records = [r for rs in with_most_keypoints(results).values() for r in rs]
     columns = list(dict.fromkeys((r["group"], r["features"]) for r in records if r["features"]))
 
     def values(method: str, model: str | None) -> list[float | None]:
         return [
-            _mean_map(
+            mean_map(
                 [
                     r
                     for r in records
@@ -330,7 +276,7 @@ def post_processing(results: Results) -> list[str]:
 
     alone = values(RANSAC, None)
     if not any(alone):
-        return _missing(f"results of `{RANSAC}`", f"evaluate with `--method {RANSAC}`")
+        return missing(f"results of `{RANSAC}`", f"evaluate with `--method {RANSAC}`")
     rows: list[list] = [["RANSAC", *alone, None]]
     models = list(dict.fromkeys(r["model"] for r in records if r["method"] == EIGHT_POINT))
     for model in models:
@@ -348,19 +294,19 @@ def post_processing(results: Results) -> list[str]:
                     for v, a in zip(found, alone, strict=True)
                 ]
                 rows.append([name + suffix, *found, None])
-                average = _mean(g for g in gains if g is not None)
-                rows.append(["w.r.t. RANSAC", *map(_percent, [*gains, average])])
+                average = mean(g for g in gains if g is not None)
+                rows.append(["w.r.t. RANSAC", *map(percent, [*gains, average])])
     if not models:
-        return _missing(f"results of `{EIGHT_POINT}`", f"evaluate with `--method {EIGHT_POINT}`")
+        return missing(f"results of `{EIGHT_POINT}`", f"evaluate with `--method {EIGHT_POINT}`")
     head = ["mAP 20°", *(f"{group}, {features}" for group, features in columns), "average"]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def timing(results: Results) -> list[str]:
     """Milliseconds per pair and stage, and how much faster the filter makes RANSAC."""
     rows, deciding = [], {}
-    for name, records in _at_most_keypoints(results).items():
-        ms = {stage: _mean(r["scores"]["ms"].get(stage, 0) for r in records) for stage in STAGES}
+    for name, records in with_most_keypoints(results).items():
+        ms = {stage: mean(r["scores"]["ms"].get(stage, 0) for r in records) for stage in STAGES}
         if not any(ms.values()):
             continue  # poses from elsewhere
         deciding[name] = ms["filter"] + ms["estimate"]
@@ -368,7 +314,7 @@ def timing(results: Results) -> list[str]:
     if not rows:
         return []
     lines = ["Measured during the evaluation, whose processes share the machine.", ""]
-    lines += _table(["ms per pair", *STAGES, "total"], rows)
+    lines += table(["ms per pair", *STAGES, "total"], rows)
     ours = next((name for name in deciding if name.startswith(FILTERED_RANSAC)), None)
     if ours and deciding.get(RANSAC):
         factor = deciding[RANSAC] / max(deciding[ours], 1e-9)
@@ -392,83 +338,4 @@ def model_table(results: Results) -> list[str]:
         rows.append([name, side, *(str(config.get(k, "–")) for k in keys)])
         rows[-1].append(str(training.get("step", "–")))
     head = ["model", "side", "loss", "context", "steps", "batch", "matches", "seed", "best at"]
-    return _table(head, rows) if rows else []
-
-
-def _named(results: Results) -> dict[str, list[dict]]:
-    """Records by method, with the model's name where there are several, and the features."""
-    models = {r["model"] for r in results.records if r["model"]}
-    several_features = len(results.values("features")) > 1
-    named: dict[str, list[dict]] = {}
-    for record in results.records:
-        name = record["method"]
-        if record["model"] and len(models) > 1:
-            name += f" [{record['model']}]"
-        if several_features and record["features"]:
-            name += f" ({record['features']})"
-        named.setdefault(name, []).append(record)
-    return named
-
-
-def _at_most_keypoints(results: Results) -> dict[str, list[dict]]:
-    """Records by name, each sequence with the largest number of keypoints it was evaluated at."""
-    most: dict[tuple, int] = {}
-    for r in results.records:
-        key = (r["group"], r["sequence"], r["features"])
-        most[key] = max(most.get(key, 0), r["keypoints"] or 0)
-    return {
-        name: [
-            r
-            for r in records
-            if (r["keypoints"] or 0) == most[(r["group"], r["sequence"], r["features"])]
-        ]
-        for name, records in _named(results).items()
-    }
-
-
-def _mean_map(records: Sequence[dict], threshold: int) -> float | None:
-    return _mean(r["scores"]["map"][str(threshold)] for r in records)
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    values = list(values)
-    return float(np.mean(values)) if values else None
-
-
-def _percent(value: float | None) -> str | None:
-    return None if value is None else f"{100 * value:+.1f} %"
-
-
-def _missing(what: str, remedy: str) -> list[str]:
-    return [f"*Missing: {what}. To add it, {remedy}.*"]
-
-
-def _not_there(names: dict[str, str], present: dict[str, str]) -> list[str]:
-    absent = [f"`{name}`" for name in names if name not in present]
-    return ["", f"*Missing at this budget: {', '.join(absent)}.*"] if absent else []
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence], best_in_row: bool = False) -> list[str]:
-    """A Markdown table; the best number of each column, or of each row, is bold."""
-    rows = [list(row) for row in rows]
-    lines = rows if best_in_row else list(zip(*rows, strict=True))
-    best = [max((v for v in line if isinstance(v, float)), default=None) for line in lines]
-
-    def cell(value: object, top: float | None) -> str:
-        if value is None:
-            return "–"
-        if not isinstance(value, float):
-            return str(value)
-        return f"**{value:.3f}**" if value == top else f"{value:.3f}"
-
-    def tops(number: int) -> list:
-        return [best[number]] * len(head) if best_in_row else best
-
-    return [
-        "| " + " | ".join(head) + " |",
-        "|---|" + "---:|" * (len(head) - 1),
-        *(
-            "| " + " | ".join(map(cell, row, tops(number))) + " |"
-            for number, row in enumerate(rows)
-        ),
-    ]
+    return table(head, rows) if rows else []

@@ -1,4 +1,4 @@
-"""Configuration files: YAML mappings that become frozen dataclasses, mistakes named."""
+"""Configuration files: YAML mappings converted to frozen dataclasses, with precise errors."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def read_mapping(path: Path) -> dict:
 
 
 def build(kind: type[T], content: object, where: Path) -> T:
-    """An object of a dataclass from a mapping; unknown, missing and wrong values are named.
+    """A dataclass instance from a mapping; the error names an unknown, missing or wrong value.
 
-    Numbers may be written as YAML does not understand them, such as 1e-4.
+    Numbers that YAML reads as text, such as 1e-4, are accepted.
     """
     known = {field.name: field for field in fields(kind)}
     if not isinstance(content, dict):
@@ -49,7 +49,7 @@ def _list(known: dict) -> str:
 
 
 def _value(key: str, kind: str, value: object) -> object:
-    """The value as the annotation of its field, a string, asks for it."""
+    """The value converted to the annotated type of its field."""
     if value is None and kind.endswith(" | None"):
         return None
     kind = kind.removesuffix(" | None")

@@ -12,7 +12,7 @@ from torch import Tensor
 RELATIVE_GAP_FLOOR = 1e-9
 TINY = torch.finfo(torch.float64).tiny ** 0.5
 SMALLEST_SUM, SMALLEST_SPREAD = 1e-6, 1e-12
-"""Sum of weights and mean square of points below which there is nothing to condition."""
+"""Sum of weights and mean square of points below which points are not conditioned."""
 
 
 class _SmallestEigenvector(torch.autograd.Function):

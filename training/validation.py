@@ -1,4 +1,4 @@
-"""Scores a network on prepared pairs, the way it is used: filter, then robust estimation."""
+"""Scores a network on prepared pairs as it is used: filter, then pose estimation."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from lgc_ros.evaluation.pair_metrics import (
     pose_error_deg,
 )
 from lgc_ros.filter.checkpoint import ModelInfo
-from lgc_ros.filter.correspondence_filter import match_scores, top_scoring
-from lgc_ros.filter.network import match_weights
+from lgc_ros.filter.correspondence_filter import interpret, top_scoring
 from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.geometry import epipolar as geometry
 from lgc_ros.matching.correspondences import Correspondences, one_to_one
@@ -29,11 +28,11 @@ from training.data.dump import Dump, LabelledPair
 
 @dataclass(frozen=True)
 class ValidationScore:
-    """Pose errors in degrees of every pair, and mean precision and recall of what is kept.
+    """Pose errors of all pairs in degrees, and mean precision and recall of the kept matches.
 
     Attributes:
-        robust: errors with the robust estimator, as `cn` has it.
-        eight_point: errors of the weighted 8-point alone, as `cn-8pt-plain` has it.
+        robust: errors of `cn`, which uses the robust estimator.
+        eight_point: errors of `cn-8pt-plain`, the weighted 8-point algorithm alone.
     """
 
     robust: np.ndarray
@@ -43,12 +42,12 @@ class ValidationScore:
 
     @property
     def headline(self) -> float:
-        """What picks the best weights: mean mAP of the robust pose over the thresholds."""
+        """Mean mAP of the robust pose over the thresholds, which selects the best weights."""
         return float(np.mean(list(mean_average_precision(self.robust).values())))
 
     @property
     def closed_form(self) -> float:
-        """The same of the weighted 8-point alone."""
+        """Mean mAP of the weighted 8-point algorithm alone over the thresholds."""
         return float(np.mean(list(mean_average_precision(self.eight_point).values())))
 
     def scalars(self) -> dict[str, float]:
@@ -70,10 +69,9 @@ def validate(
     label_threshold: float,
     max_pairs: int,
 ) -> ValidationScore:
-    """Score evenly spaced pairs of a dump; a pose that cannot be found counts as 180 degrees.
+    """Score evenly spaced pairs of a dump; a missing pose counts as 180 degrees.
 
-    What is kept and trusted, and the options of the estimator, are those of `cn` with a model of
-    this `info`.
+    Thresholds and estimator options are those of `cn` with a model described by `info`.
     """
     network.eval()
     chosen = np.linspace(0, len(dump) - 1, min(max_pairs, len(dump))).round().astype(int)
@@ -102,32 +100,33 @@ def _score_pair(
         R_10, t_10, _ = geometry.recover_pose(E, x[:, :2], x[:, 2:])
         error = pose_error_deg(R_10, t_10, pair.R_10, pair.t_10)
         return error, error, 0.0, 0.0
-    logits = output.double().numpy()
-    kept, right = logits > info.keep_above, pair.ys < label_threshold
-    ranked = to_correspondences(pair, match_scores(logits, info)).subset(kept)
+    filtered = interpret(output.numpy(), info)
+    kept, true = filtered.kept, pair.ys < label_threshold
+    ranked = to_correspondences(pair, filtered.scores).subset(kept)
     ranked = ranked.subset(one_to_one(ranked, ranked.scores))
-    ranked = ranked.subset(top_scoring(ranked.scores, match_scores(info.trust_above, info)))
-    weighted = to_correspondences(pair, match_weights(output).double().numpy()).subset(kept)
-    correct = int((kept & right).sum())
+    ranked = ranked.subset(top_scoring(ranked.scores, filtered.trust_score))
+    weighted = to_correspondences(pair, filtered.weights).subset(kept)
+    kept_true = int((kept & true).sum())
     return (
-        _error(ESTIMATORS[FILTER_ESTIMATOR](ranked, estimator_options("cn")), pair),
-        _error(ESTIMATORS[EIGHT_POINT](weighted, EstimatorOptions()), pair),
-        correct / max(int(kept.sum()), 1),
-        correct / max(int(right.sum()), 1),
+        pose_error(ESTIMATORS[FILTER_ESTIMATOR](ranked, estimator_options("cn")), pair),
+        pose_error(ESTIMATORS[EIGHT_POINT](weighted, EstimatorOptions()), pair),
+        kept_true / max(int(kept.sum()), 1),
+        kept_true / max(int(true.sum()), 1),
     )
 
 
-def _error(estimate: PoseEstimate | None, pair: LabelledPair) -> float:
+def pose_error(estimate: PoseEstimate | None, pair: LabelledPair) -> float:
+    """Pose error in degrees; 180 without a pose."""
     if estimate is None:
         return NO_POSE_ERROR_DEG
     return pose_error_deg(estimate.R_10, estimate.t_10, pair.R_10, pair.t_10)
 
 
 def to_correspondences(pair: LabelledPair, scores: np.ndarray | None = None) -> Correspondences:
-    """A prepared pair as the estimators take it."""
+    """A prepared pair as input of the estimators."""
     if pair.K0 is None or pair.K1 is None:
         raise DatasetError(
-            "a dump holds no intrinsics (cx1s, cy1s, f1s …), which pixel thresholds need: "
+            "the dump has no intrinsics (cx1s, cy1s, f1s …), which pixel thresholds require: "
             "prepare it with `python -m training prepare`"
         )
     x = pair.xs.astype(np.float64)

@@ -24,7 +24,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from lgc_ros.cli.errors import explained_errors, stderr
+from lgc_ros.cli.errors import INTERRUPTED, explained_errors, stderr
 from lgc_ros.errors import ConfigError
 
 stdout = Console()
@@ -156,7 +156,10 @@ def play(
         counts = play_bag(
             ros, bag, options, lambda p: bar.update(task, completed=p.done_s, total=p.total_s)
         )
+        interrupted = ros.stopping.is_set()
     stdout.print(_counts_table("published", counts))
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 def _remapping(rule: str) -> tuple[str, str]:
@@ -188,7 +191,10 @@ def record(
         ),
     ] = None,
 ) -> None:
-    """Record topics to a bag until Ctrl-C; kill -9 loses at most the last second.
+    """Record topics to a bag until Ctrl-C, its normal end (exit code 0).
+
+    kill -9 loses at most the last second. A full disk ends the recording, which
+    stays readable.
 
     Prints `ready` once all named topics have connected publishers.
     """
@@ -220,8 +226,8 @@ def demo(
     ),
     frames: Annotated[
         int,
-        typer.Option(min=10, max=120, metavar="N", help="Number of images; 120 are one loop."),
-    ] = 120,
+        typer.Option(min=10, max=360, metavar="N", help="Number of images; 360 are one loop."),
+    ] = 360,
     width: Annotated[
         int, typer.Option(min=160, metavar="PX", help="Image width in pixels.")
     ] = 640,
@@ -246,7 +252,8 @@ def demo(
 
         m = run_demo(out, DemoOptions(frames, width), show).metrics()
     typer.echo(
-        f"{m['answered']} of {m['frames']} images answered, {m['dropped']} dropped, "
+        f"{m['answered']} of {m['frames']} images answered ({m['held']} with a held pose), "
+        f"{m['dropped']} dropped, "
         f"median latency {m['latency_ms']['median']:.0f} ms"
     )
     typer.echo(f"trajectory error (ATE) {100 * m['ate_rmse_m']:.1f} cm over {m['path_m']:.1f} m")

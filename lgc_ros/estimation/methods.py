@@ -51,7 +51,7 @@ def parse_method(name: str) -> Method:
     if name == "cn":
         return Method(name, FILTER_ESTIMATOR, filter=True, unique=True)
     if name == "cn-8pt":
-        return Method(name, REFINED_EIGHT_POINT, filter=True)
+        return Method(name, REFINED_EIGHT_POINT, filter=True, unique=True)
     if name == "cn-8pt-plain":
         return Method(name, EIGHT_POINT, filter=True)
     if name.startswith("cn+"):

@@ -20,13 +20,13 @@ from lgc_ros.filter.checkpoint import shipped_models
 from lgc_ros.filter.correspondence_filter import (
     MAX_TRUSTED,
     CorrespondenceFilter,
-    match_scores,
     top_scoring,
 )
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.epipolar import (
     EIGHT_POINT_MINIMUM,
     essential_from_pose,
+    homogeneous,
     parallax_deg,
     sampson_distance,
     symmetric_epipolar_distance,
@@ -63,8 +63,9 @@ class TwoViewResult:
         pose: R_10, unit t_10 and E_10; None if no pose was found. Its own inliers are over the
             kept matches.
         failure: reason for a missing pose, in user terms; empty otherwise.
-        scores: (N,) weights in [0, 1) from the filter; None for methods without it.
+        scores: (N,) probabilities of being true from the filter; None for methods without it.
         ms: milliseconds by stage, see ``STAGES``.
+        trust_score: score from which on the pose is estimated from a match.
     """
 
     correspondences: Correspondences
@@ -74,6 +75,7 @@ class TwoViewResult:
     failure: str
     scores: np.ndarray | None
     ms: dict[str, float]
+    trust_score: float = 0.0
 
     @property
     def parallax_deg(self) -> float:
@@ -103,10 +105,17 @@ class TwoViewResult:
 def true_matches(
     correspondences: Correspondences, R_gt: np.ndarray, t_gt: np.ndarray
 ) -> np.ndarray:
-    """(N,) bool: matches that agree with the true relative pose (the labels of section 3.4)."""
+    """(N,) bool: matches that agree with the true relative pose (the labels of section 3.4).
+
+    Without translation there is no epipolar geometry: the rotation maps points of image 0 to those
+    of image 1.
+    """
+    x0, x1 = correspondences.x0, correspondences.x1
+    if not np.any(t_gt):
+        turned = homogeneous(x0) @ R_gt.T
+        return np.square(turned[:, :2] / turned[:, 2:] - x1).sum(axis=1) < LABEL_THRESHOLD
     E_gt = essential_from_pose(R_gt, t_gt)
-    distance = symmetric_epipolar_distance(E_gt, correspondences.x0, correspondences.x1)
-    return distance < LABEL_THRESHOLD
+    return symmetric_epipolar_distance(E_gt, x0, x1) < LABEL_THRESHOLD
 
 
 class TwoViewPipeline:
@@ -120,6 +129,7 @@ class TwoViewPipeline:
         device: device of the filter: auto, cpu, cuda or cuda:N.
         options: threshold, confidence, iterations and seed of the estimator.
         engine: backend of the filter, see :mod:`lgc_ros.filter.backends.engines`.
+        extractor_model: ONNX file of a learned extractor.
     """
 
     def __init__(
@@ -131,8 +141,9 @@ class TwoViewPipeline:
         device: str = "auto",
         options: EstimatorOptions | None = None,
         engine: str = "auto",
+        extractor_model: str | Path | None = None,
     ) -> None:
-        self.extract = make_extractor(features, max_keypoints)
+        self.extract = make_extractor(features, max_keypoints, model=extractor_model)
         self.solver = RelativePoseSolver(method, features, model, device, options, engine)
 
     def __call__(
@@ -179,25 +190,29 @@ class RelativePoseSolver:
     def reject_outliers(self, correspondences: Correspondences) -> TwoViewResult:
         """Select the matches to estimate from; the result has no pose yet."""
         timer = StageTimer()
-        kept, scores = np.ones(len(correspondences), bool), None
+        kept, scores, trust_score = np.ones(len(correspondences), bool), None, 0.0
         if self.filter is not None:  # section 3.2
             filtered = self.filter(correspondences)
+            kept, scores, trust_score = filtered.kept, filtered.scores, filtered.trust_score
             closed_form = self.method.estimator == EIGHT_POINT
-            kept, scores = filtered.kept, filtered.weights if closed_form else filtered.scores
-            correspondences = replace(correspondences, scores=scores)
+            used = filtered.weights if closed_form else scores
+            correspondences = replace(correspondences, scores=used)
         elif self.method.ratio:
             kept = ratio_test(correspondences)
         failure = self._too_few(len(correspondences), int(kept.sum()))
         timer.lap("filter")
         no_inliers = np.zeros_like(kept)
-        return TwoViewResult(correspondences, kept, no_inliers, None, failure, scores, timer.ms)
+        return TwoViewResult(
+            correspondences, kept, no_inliers, None, failure, scores, timer.ms, trust_score
+        )
 
     def estimate(self, rejected: TwoViewResult, rough: bool = False) -> TwoViewResult:
         """Estimate the pose from the kept matches; `rough` trades accuracy for speed."""
         timer = StageTimer()
         result = rejected
         if not rejected.failure:
-            pose = self._estimate(rejected.correspondences.subset(rejected.kept), rough)
+            survivors = rejected.correspondences.subset(rejected.kept)
+            pose = self._estimate(survivors, rejected.trust_score, rough)
             result = (
                 self.classify_inliers(rejected, pose.R_10, pose.t_10)
                 if pose
@@ -226,7 +241,9 @@ class RelativePoseSolver:
         pose = PoseEstimate(R_10, t_10 / np.linalg.norm(t_10), E_10, agreeing)
         return replace(rejected, inliers=inliers, pose=pose)
 
-    def _estimate(self, survivors: Correspondences, rough: bool) -> PoseEstimate | None:
+    def _estimate(
+        self, survivors: Correspondences, trust_score: float, rough: bool
+    ) -> PoseEstimate | None:
         """Section 3.5, or 3.3 where the method's estimator is the 8-point algorithm."""
         options, most = self.options, MAX_TRUSTED
         if rough:
@@ -236,11 +253,7 @@ class RelativePoseSolver:
             survivors = survivors.subset(one_to_one(survivors, scores))
         if self.filter is not None and self.method.estimator != EIGHT_POINT:
             assert survivors.scores is not None  # the filter scored all matches
-            info = self.filter.info
-            trusted = top_scoring(
-                survivors.scores, float(match_scores(info.trust_above, info)), most
-            )
-            survivors = survivors.subset(trusted)
+            survivors = survivors.subset(top_scoring(survivors.scores, trust_score, most))
         return ESTIMATORS[self.method.estimator](survivors, options)
 
     def _too_few(self, matches: int, kept: int) -> str:

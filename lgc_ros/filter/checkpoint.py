@@ -16,11 +16,12 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from lgc_ros.errors import CheckpointError
 from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
 from lgc_ros.filter.side_information import side_information_error
+from lgc_ros.runtime.output_files import write_file
 
 FORMAT = "lgc_ros/1"
 CHECKSUM = "sha256"
@@ -42,6 +43,8 @@ class ModelInfo:
         trust_above: a pose is estimated from kept matches with a logit above this value, as long
             as there are enough of them.
         training: free text on data, schedule, seed and date.
+        margin: the logit is the log odds of a match, with true matches and outliers balanced,
+            minus this margin.
     """
 
     name: str
@@ -51,6 +54,7 @@ class ModelInfo:
     keep_above: float = 0.0
     trust_above: float = 0.0
     training: dict = field(default_factory=dict)
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
         if problem := side_information_error(self.side):
@@ -60,7 +64,7 @@ class ModelInfo:
                 f"{len(self.side)} kinds of side information are listed, but the network takes "
                 f"{self.network.side}"
             )
-        for name in ("keep_above", "trust_above"):
+        for name in ("keep_above", "trust_above", "margin"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)}, but must be a finite number")
         if not isinstance(self.training, dict):
@@ -96,14 +100,13 @@ def save_checkpoint(path: Path, network: CorrespondenceNetwork, info: ModelInfo)
         "side": json.dumps(list(info.side)),
         "keep_above": repr(info.keep_above),
         "trust_above": repr(info.trust_above),
+        "margin": repr(info.margin),
         "training": json.dumps(info.training),
     }
     weights = {
         name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()
     }
-    partial = path.with_suffix(".partial")
-    save_file(weights, partial, metadata={**metadata, CHECKSUM: checksum(metadata, weights)})
-    partial.replace(path)
+    write_file(path, save(weights, {**metadata, CHECKSUM: checksum(metadata, weights)}))
 
 
 def checksum(metadata: Mapping[str, str], weights: Mapping[str, torch.Tensor]) -> str:
@@ -153,6 +156,7 @@ def _read_info(path: Path, metadata: dict[str, str]) -> ModelInfo:
             side=tuple(json.loads(metadata["side"])),
             keep_above=float(metadata["keep_above"]),
             trust_above=float(metadata.get("trust_above", 0.0)),
+            margin=float(metadata.get("margin", 0.0)),
             training=json.loads(metadata["training"]),
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:

@@ -11,12 +11,13 @@ from lgc_ros.errors import CheckpointError
 from lgc_ros.filter.backends.engines import make_engine
 from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint
 from lgc_ros.filter.network import COORDINATES
+from lgc_ros.filter.probability import prior_log_odds, sigmoid
 from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.matching.correspondences import Correspondences
 
 WARM_UP_MATCHES = 2000
 # Matches that a pose is estimated from.
-MIN_TRUSTED, MAX_TRUSTED = 30, 500
+MIN_TRUSTED, MAX_TRUSTED = 100, 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,17 +25,18 @@ class FilterResult:
     """Scores of the matches of a pair.
 
     Attributes:
-        logits: (N,) float64, higher is better; 0 is the network's own decision boundary.
+        logits: (N,) float64, higher is better; matches above 0 have a weight.
         weights: (N,) float64 in [0, 1), the weights of the weighted 8-point algorithm.
-        scores: (N,) float64 in [0, 1), which rank all kept matches. They equal the weights unless
-            the model keeps matches without weight.
+        scores: (N,) float64 in (0, 1), probability that each match is true.
         kept: (N,) bool, matches with a logit above the model's threshold.
+        trust_score: score from which on a pose is estimated from a match.
     """
 
     logits: np.ndarray
     weights: np.ndarray
     scores: np.ndarray
     kept: np.ndarray
+    trust_score: float
 
 
 class CorrespondenceFilter:
@@ -77,27 +79,28 @@ class CorrespondenceFilter:
 
     def __call__(self, correspondences: Correspondences) -> FilterResult:
         """Score every match of a pair."""
-        if len(correspondences) == 0:
-            empty = np.empty(0)
-            return FilterResult(empty, empty, empty, np.empty(0, bool))
         c = correspondences
-        rows = network_inputs(c.x0, c.x1, c, self.info.side)
-        logits = self._run(rows).astype(np.float64)
-        return FilterResult(
-            logits=logits,
-            weights=np.tanh(np.maximum(logits, 0)),
-            scores=match_scores(logits, self.info),
-            kept=logits > self.info.keep_above,
-        )
+        if len(c) == 0:
+            return interpret(np.empty(0), self.info)
+        return interpret(self._run(network_inputs(c.x0, c.x1, c, self.info.side)), self.info)
 
 
-def match_scores(logits: np.ndarray | float, info: ModelInfo) -> np.ndarray:
-    """Scores in [0, 1) that rank the matches a model keeps, also those with a negative logit."""
-    return np.tanh(np.maximum(logits - min(info.keep_above, 0.0), 0))
+def interpret(logits: np.ndarray, info: ModelInfo) -> FilterResult:
+    """Weights, probabilities and decisions from the logits (N,) of all matches of a pair."""
+    logits = logits.astype(np.float64)
+    log_odds = logits + info.margin
+    prior = prior_log_odds(log_odds) if len(logits) else 0.0
+    return FilterResult(
+        logits=logits,
+        weights=np.tanh(np.maximum(logits, 0)),
+        scores=sigmoid(log_odds + prior),
+        kept=logits > info.keep_above,
+        trust_score=float(sigmoid(info.trust_above + info.margin + prior)),
+    )
 
 
 def top_scoring(scores: np.ndarray, above: float, most: int = MAX_TRUSTED) -> np.ndarray:
-    """Mask of the matches that score at least `above`: 30 at minimum, `most` at maximum.
+    """Mask of the matches that score at least `above`: at least 100, at most `most`.
 
     Beyond a certain number, further true matches hardly improve a pose, while outliers that agree
     with each other ruin it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -94,6 +94,19 @@ class Trajectory:
     def length_m(self) -> float:
         """Length of the path in the unit of the poses."""
         return float(np.linalg.norm(np.diff(self.positions, axis=0), axis=1).sum())
+
+    @property
+    def held(self) -> np.ndarray:
+        """(N,) bool: poses equal to the one before, as a node publishes them while it is lost."""
+        return np.append(False, (np.diff(self.T_wc, axis=0) == 0).all(axis=(1, 2)))
+
+    def without(self, left_out: np.ndarray) -> Trajectory:
+        """The poses that a mask (N,) does not leave out."""
+        kept = ~np.asarray(left_out)
+        quaternions = None if self.quaternions is None else self.quaternions[kept]
+        return replace(
+            self, stamps_ns=self.stamps_ns[kept], T_wc=self.T_wc[kept], quaternions=quaternions
+        )
 
     @cached_property
     def max_gap_ns(self) -> int:

@@ -75,13 +75,18 @@ class MessageOdometry:
     Args:
         options: settings of odometry.
         rectified: whether images are rectified: P of camera_info applies instead of K and D.
+        background: whether keyframes are mapped in a thread of their own.
         on_reset: called with the reason when odometry is re-initialized.
     """
 
     def __init__(
-        self, options: OdometryOptions, rectified: bool, on_reset: Callable[[str], None]
+        self,
+        options: OdometryOptions,
+        rectified: bool,
+        background: bool,
+        on_reset: Callable[[str], None],
     ) -> None:
-        self.odometry = VisualOdometry(options)
+        self.odometry = VisualOdometry(options, background=background)
         self._rectified = rectified
         self._on_reset = on_reset
         self._calibration: tuple | None = None
@@ -94,6 +99,10 @@ class MessageOdometry:
         self.odometry.reset()
         self._last = None
         self._on_reset(reason)
+
+    def close(self) -> None:
+        """End the thread that maps keyframes."""
+        self.odometry.close()
 
     @property
     def has_pose(self) -> bool:
@@ -110,6 +119,7 @@ class MessageOdometry:
         """Method, model, engine, device and scale, for diagnostics."""
         options, filter_ = self.odometry.options, self.odometry.filter
         setup = {"method": options.method, "features": options.features, "device": "cpu"}
+        setup |= self.odometry.mapping_report()
         if filter_ is not None:
             setup |= {
                 "model": filter_.info.name,
@@ -139,7 +149,8 @@ class MessageOdometry:
         if prepared.extract is not self.odometry.extract:  # the settings have changed since
             prepared = self.prepare(prepared.message)
         state, last = self.odometry.process(frame, T_oc, prepared.features), self._last
-        state = replace(state, ms=state.ms | {"features": prepared.ms})
+        if "features" in state.ms:  # they may have been extracted ahead
+            state = replace(state, ms=state.ms | {"features": prepared.ms})
         self._last = state
         self._frames += 1
         return TrackedFrame(frame, state, last)

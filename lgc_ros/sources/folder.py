@@ -53,7 +53,8 @@ def open_folder(
         found = ", ".join(f"{count} {suffix}" for suffix, count in sorted(suffixes.items()))
         raise SourceError(
             f"{path} mixes several image formats ({found}), perhaps color and depth; choose one "
-            f"with a pattern such as '*{images[0].suffix}', or move the others away"
+            f"with a pattern in quotes, such as '{path / f'*{images[0].suffix}'}', or move the "
+            "others away"
         )
     camera = camera or camera_beside(
         path / "camera.yaml", path.resolve().parent / "camera.yaml", rectified=rectified

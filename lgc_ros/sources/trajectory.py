@@ -11,6 +11,7 @@ from transforms3d.quaternions import mat2quat
 
 from lgc_ros.errors import SourceError
 from lgc_ros.geometry.trajectory import Trajectory
+from lgc_ros.runtime.output_files import write_file
 from lgc_ros.sources.files import read_lines
 
 TUM_LINE = "stamp tx ty tz qx qy qz qw"
@@ -73,13 +74,13 @@ def write_trajectory(path: Path, trajectory: Trajectory) -> None:
         w, x, y, z = mat2quat(T_wc[:3, :3])
         numbers = (*T_wc[:3, 3], x, y, z, w)
         lines.append(f"{format_stamp(stamp_ns)} " + " ".join(f"{n:.9f}" for n in numbers))
-    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    write_file(path, "\n".join([*lines, ""]))
 
 
 def write_kitti(path: Path, trajectory: Trajectory) -> None:
     """Write one 3x4 camera-to-world matrix per line, row by row; the format has no stamps."""
     rows = (" ".join(f"{n:.9e}" for n in T_wc[:3].ravel()) for T_wc in trajectory.T_wc)
-    path.write_text("\n".join([*rows, ""]), encoding="utf-8")
+    write_file(path, "\n".join([*rows, ""]))
 
 
 def parse_stamp(text: str) -> int:

@@ -69,6 +69,15 @@ def test_refinement_recovers_from_outliers_of_small_weight(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_refinement_starts_from_the_best_matches_where_the_others_are_mostly_outliers(seed):
+    matches, is_inlier = surface_matches(400, outliers=0.5, noise_px=0.5, seed=seed)
+    scores = np.where(is_inlier, 0.9, 0.8) + 0.05 * np.random.default_rng(seed).random(400)
+    ranked = as_correspondences(matches.x0, matches.x1, scores)
+    assert surface_pose_error_deg(ESTIMATORS[EIGHT_POINT](ranked, OPTIONS)) > 10
+    assert surface_pose_error_deg(ESTIMATORS[REFINED_EIGHT_POINT](ranked, OPTIONS)) < 2
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_refinement_recovers_from_a_nearly_planar_surface(seed):
     matches, _ = surface_matches(300, noise_px=0.5, seed=seed, relief=0.03)
     assert surface_pose_error_deg(ESTIMATORS[EIGHT_POINT](matches, OPTIONS)) > 2

@@ -15,7 +15,7 @@ def test_cn_filters_and_then_estimates_robustly():
 
 
 def test_name_determines_rejection_and_estimator():
-    assert parse_method("cn-8pt") == Method("cn-8pt", "8pt-refined", filter=True)
+    assert parse_method("cn-8pt") == Method("cn-8pt", "8pt-refined", filter=True, unique=True)
     assert parse_method("cn-8pt-plain") == Method("cn-8pt-plain", "8pt", filter=True)
     assert parse_method("cn+magsac") == Method("cn+magsac", "magsac", filter=True, unique=True)
     assert parse_method("ransac") == Method("ransac", "ransac")

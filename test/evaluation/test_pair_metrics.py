@@ -10,6 +10,7 @@ from lgc_ros.estimation.two_view import RelativePoseSolver
 from lgc_ros.evaluation.pair_metrics import (
     NO_POSE_ERROR_DEG,
     area_under_curve,
+    bootstrap_intervals,
     mean_average_precision,
     score_result,
     summarize,
@@ -44,6 +45,27 @@ def test_scores_are_in_0_to_1_and_grow_with_the_threshold(errors):
 def test_no_pairs_give_a_score_of_zero():
     assert mean_average_precision([]) == {5: 0, 10: 0, 20: 0}
     assert area_under_curve([]) == {5: 0, 10: 0, 20: 0}
+
+
+@given(angles)
+def test_bootstrap_intervals_contain_the_scores(errors):
+    intervals = bootstrap_intervals(errors)
+    for name, score in (("map", mean_average_precision), ("auc", area_under_curve)):
+        for threshold, value in score(errors).items():
+            low, high = intervals[name][threshold]
+            assert 0 <= low <= high <= 1 + 1e-12
+            # The half step of the last pair makes AUC of a resample differ by up to 1 / 2n.
+            assert low - 0.5 / len(errors) - 1e-12 <= value <= high + 0.5 / len(errors) + 1e-12
+
+
+def test_bootstrap_intervals_shrink_with_the_number_of_pairs_and_cover_the_binomial_spread():
+    def width(pairs):
+        errors = np.where(np.arange(pairs) % 2, 1.0, 90.0)
+        low, high = bootstrap_intervals(errors)["map"][5]
+        return high - low
+
+    assert width(100) == pytest.approx(2 * 1.96 * 0.5 / 10, rel=0.15)
+    assert width(10_000) == pytest.approx(width(100) / 10, rel=0.15)
 
 
 def test_precision_and_recall_are_those_of_the_kept_matches():

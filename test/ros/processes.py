@@ -26,6 +26,7 @@ DEADLINE_S = 400.0
 REPEAT_S = 20.0
 PATIENCE_S = 30.0
 OPTIONS = {"method": "poselib+ratio", "max_keypoints": 500}
+REPEATABLE = {"background_mapping": False}
 FRAME = "camera_optical"
 
 
@@ -154,7 +155,7 @@ def running_process(folder, command, domain=None):
 
 def running_node(folder, *arguments, domain=None, **parameters):
     """Starts the node in a domain of its own, and yields the robot around it."""
-    settings = [f"{name}:={value}" for name, value in (OPTIONS | parameters).items()]
+    settings = [f"{name}:={value}" for name, value in (OPTIONS | REPEATABLE | parameters).items()]
     command = [sys.executable, "-m", "lgc_ros.ros.odometry_node", "--ros-args"]
     command += [word for setting in settings for word in ("-p", setting)]
     return running_process(folder, [*command, *arguments], domain)

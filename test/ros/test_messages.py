@@ -14,8 +14,11 @@ from ros.motion import RNG, T_BC, T_WC, rigid, state
 from std_msgs.msg import Header
 
 from lgc_ros.odometry.covariance import in_world
-from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.visual_odometry import VisualOdometry
+from lgc_ros.odometry.history import PoseHistory
+from lgc_ros.odometry.map import LandmarkMap
+from lgc_ros.odometry.metric_scale import MetricScale
+from lgc_ros.odometry.scale import ScaleOptions
+from lgc_ros.odometry.state_report import StateReport
 from lgc_ros.ros.messages import (
     UNKNOWN_VARIANCE,
     base_motion,
@@ -98,15 +101,14 @@ def test_every_published_covariance_is_symmetric_and_positive_definite(
     metres, sigma, drift, angles, lever, speed, count, elapsed_ns
 ):
     """Whatever is certain: the first pose, a straight way, landmarks on one ray."""
-    odometry = VisualOdometry.__new__(VisualOdometry)
-    odometry.options = OdometryOptions()
-    odometry.reset()
+    landmarks = LandmarkMap(0.35, 10)
+    report = StateReport(landmarks, MetricScale(ScaleOptions(), landmarks), PoseHistory(), 3)
     T_wc = rigid(angles, metres * np.array([0.6, 0.0, 0.8]))
     spread = in_world(np.diag([0, 0, drift**2, 0, drift**2, 0]), T_wc)
     now = state(
         T_wc,
         stamp_ns=10**9 + elapsed_ns,
-        covariance=odometry._report.published(spread, T_wc),
+        covariance=report.published(spread, T_wc),
         twist=np.array([0, 0, speed, 0, 0, 0]),
         points_cam=np.tile([0.1, 0.2, 3.0], (count, 1)),
         scale_sigma=sigma,

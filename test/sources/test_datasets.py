@@ -234,7 +234,7 @@ def test_euroc_errors_name_file_and_remedy(euroc, camera):
     with pytest.raises(SourceError, match=r"sensor\.yaml: T_BS is missing"):
         open_source(euroc)
     sensor_file.unlink()
-    with pytest.raises(CameraError, match=r"sensor\.yaml is missing"):
+    with pytest.raises(CameraError, match=r"sensor\.yaml: the file does not exist"):
         open_source(euroc)
     (euroc / "mav0" / "cam0" / "data.csv").write_text("12.5,a.png\n")
     with pytest.raises(SourceError, match=r"'12\.5,a\.png' is not 'stamp in ns,file name'"):

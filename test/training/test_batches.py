@@ -15,11 +15,12 @@ from training.data.batches import (
     SourceConfig,
     choose_matches,
     crop_pair,
+    hard_pair_weights,
     scene_balance,
     thin_pair,
     turn_pair,
 )
-from training.data.dump import LabelledPair, write_dump
+from training.data.dump import Dump, LabelledPair, write_dump
 from training.data.simulation import simulate_pair
 
 SIMULATION = (SourceConfig("simulation"),)
@@ -128,7 +129,7 @@ def test_turned_cameras_see_keypoints_grow_and_turn():
         assert np.abs(np.log2(np.abs(off))).max() < 0.15
 
 
-def test_turning_measures_wrong_matches_anew():
+def test_turning_computes_epipolar_distances_of_outliers_again():
     pair = simulate_pair(np.random.default_rng(1), 200)
     turned = turn_pair(np.random.default_rng(2), pair)
     E = geometry.essential_from_pose(turned.R_10.astype(float), turned.t_10.astype(float))
@@ -203,6 +204,20 @@ def test_large_scenes_do_not_drown_small_ones(tmp_path):
     assert weight[:16].sum() == pytest.approx(2 * weight[16:].sum())
     with pytest.raises(DatasetError, match=r"pairs\.json does not belong to pairs\.hdf5"):
         scene_balance(path, 3)
+
+
+def test_hard_pairs_are_drawn_more_often(tmp_path):
+    easy = simulate_pair(np.random.default_rng(0), 100)
+    pairs = [
+        replace(easy, ys=np.where(np.arange(100) < true, 0.0, 1.0).astype(np.float32))
+        for true in (0, 1, 2, 30, 31, 90)
+    ]
+    write_dump(tmp_path / "pairs.hdf5", pairs)
+    weights = hard_pair_weights(Dump(tmp_path / "pairs.hdf5"), 3.0, 1e-4)
+    assert weights.tolist() == [1, 1, 3, 3, 1, 1]
+    sources = (SourceConfig("dump", path=str(tmp_path / "pairs.hdf5"), hard=50.0),)
+    labels = batches(sources, batch=60, matches=100)[0].labels
+    assert (np.isin(labels.sum(1), (2, 30))).mean() > 0.8
 
 
 def test_wrong_sources_are_named(tmp_path, dump):

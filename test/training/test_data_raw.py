@@ -97,7 +97,7 @@ def test_lists_of_different_length_are_refused(raw):
     [
         ("", "holds 0 numbers"),
         ("1 2 3", "holds 3 numbers"),
-        ("1 2 three 4 5", "something else than numbers"),
+        ("1 2 three 4 5", "something other than numbers"),
         ("1 2 nan 4 5", "NaN"),
     ],
 )
@@ -188,7 +188,7 @@ def test_a_pickle_of_anything_but_pairs_is_refused(raw, tmp_path, content):
 def test_a_truncated_pickle_is_refused(raw, tmp_path):
     path = tmp_path / "pairs.pkl"
     path.write_bytes(pickle.dumps([(0, 1), (3, 2)])[:-4])
-    with pytest.raises(DatasetError, match=r"pairs\.pkl holds something else than pairs"):
+    with pytest.raises(DatasetError, match=r"pairs\.pkl contains something other than pairs"):
         read_raw(raw(), pairs=path)
 
 

@@ -25,7 +25,7 @@ def pair_tensors(seed=0, outliers=0):
     return tuple(torch.tensor(v, dtype=torch.float32)[None] for v in (xs, labels, scene.E_10))
 
 
-def test_right_and_wrong_matches_have_equal_say_in_each_pair():
+def test_true_matches_and_outliers_have_equal_weight_in_each_pair():
     few = torch.tensor([[1.0, 0, 0, 0, 0, 0, 0, 0]])
     many = torch.tensor([[1.0, 1, 1, 1, 0, 0, 0, 0]])
     for labels in (few, many):
@@ -67,7 +67,7 @@ def test_the_sign_and_scale_of_an_essential_matrix_do_not_matter():
 
 @pytest.mark.parametrize("kind", REGRESSIONS)
 @pytest.mark.parametrize("conditioned", [False, True])
-def test_weights_that_leave_out_all_wrong_matches_have_no_regression_loss(kind, conditioned):
+def test_weights_without_outliers_have_no_regression_loss(kind, conditioned):
     xs, labels, E_gt = pair_tensors(outliers=200)
     perfect = torch.where(labels > 0, 3.0, -3.0)
     assert regression_loss(perfect, xs, E_gt, kind, conditioned).item() < 1e-5
@@ -134,7 +134,7 @@ def test_the_gradient_is_finite_whatever_the_network_says(logit, kind, condition
 @pytest.mark.parametrize(
     ("kind", "conditioned"), [("essential", False), ("essential", True), ("epipolar", True)]
 )
-def test_the_regression_loss_pulls_wrong_matches_down(kind, conditioned):
+def test_the_regression_loss_lowers_the_weight_of_outliers(kind, conditioned):
     xs, labels, E_gt = pair_tensors(outliers=100)
     logits = torch.full_like(labels, 0.5, requires_grad=True)
     optimizer = torch.optim.Adam([logits], lr=0.05)

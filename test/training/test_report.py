@@ -6,7 +6,8 @@ import cv2
 import pytest
 
 from lgc_ros.errors import ConfigError, DatasetError
-from training.report import equal_budget, read_results, write_report
+from training.report import write_report
+from training.results import equal_budget, read_results
 
 
 def scores(value, ms=(10.0, 5.0, 0.0, 100.0)):
@@ -251,5 +252,5 @@ def test_missing_and_contradicting_files_are_named(tmp_path):
         read_results([write(tmp_path / "empty.json", [])])
     first = write(tmp_path / "1.json", [record("cn", 0.1)], {"sift": model()})
     second = write(tmp_path / "2.json", [record("cn", 0.1)], {"sift": model(steps=5)})
-    with pytest.raises(ConfigError, match=r"model 'sift' of .*2\.json is another one"):
+    with pytest.raises(ConfigError, match=r"model 'sift' of .*2\.json differs from"):
         read_results([first, second])

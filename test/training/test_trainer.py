@@ -16,6 +16,7 @@ import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 
+import training.run_log
 import training.trainer
 from lgc_ros.errors import CheckpointError, ConfigError, DatasetError
 from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint, save_checkpoint
@@ -24,13 +25,10 @@ from training.config import TrainConfig, read_train_config
 from training.data.batches import Batches, SourceConfig
 from training.data.dump import Dump, write_dump
 from training.data.simulation import simulate_pair
-from training.trainer import (
-    batch_losses,
-    learning_rate,
-    regression_weight,
-    train,
-    watched_losses,
-)
+from training.objective import batch_losses, monitored_losses
+from training.processes import Process
+from training.schedule import learning_rate, regression_weight
+from training.trainer import train
 from training.validation import ValidationScore, validate
 
 ROOT = Path(training.trainer.__file__).parent.parent
@@ -158,7 +156,7 @@ def test_products_in_bfloat16_learn_nearly_the_same(tmp_path):
         last = train(replace(config, precision=precision), tmp_path / precision)
         network = load_checkpoint(last)[0]
         assert {value.dtype for value in network.state_dict().values()} == {torch.float32}
-        losses[precision] = watched_losses(config, network, unseen)["classification"]
+        losses[precision] = monitored_losses(config, network, unseen)["classification"]
     assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.05)
     assert losses["bfloat16"] != losses["float32"]
 
@@ -170,6 +168,10 @@ def test_the_learning_rate_warms_up_and_decays():
     assert learning_rate(config, 60) == pytest.approx(0.5)
     assert learning_rate(config, 109) < 0.01
     assert learning_rate(tiny(learning_rate=1e-4), 400_000) == 1e-4
+    config = replace(config, cooldown=20)
+    assert learning_rate(config, 89) == learning_rate(config, 90) == pytest.approx(1.0)
+    assert learning_rate(config, 100) == pytest.approx(0.5)
+    assert learning_rate(config, 109) < 0.01
 
 
 TWO_PROCESSES = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -206,8 +208,8 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path, how):
     if how == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL
     else:
-        assert process.returncode == 1
-        assert f"training was ended at step {step} of 1000000" in " ".join(errors.split())
+        assert process.returncode == 130
+        assert f"training stopped at step {step} of 1000000" in " ".join(errors.split())
     rest = replace(endless, steps=step + 5, workers=0)
     assert_same_weights(train(rest, tmp_path / "run"), train(rest, tmp_path / "at_once"))
 
@@ -261,8 +263,8 @@ def test_a_process_ends_without_threads_of_the_process_group(tmp_path):
 def test_processes_must_be_able_to_share_the_batch(monkeypatch, tmp_path):
     from contextlib import nullcontext
 
-    alone_of_three = nullcontext((0, 3, torch.device("cpu")))
-    monkeypatch.setattr(training.trainer, "_processes", lambda: alone_of_three)
+    one_of_three = nullcontext(Process(0, 3, torch.device("cpu")))
+    monkeypatch.setattr(training.trainer, "process_group", lambda: one_of_three)
     with pytest.raises(ConfigError, match="batch 4 cannot be shared by 3 processes"):
         train(tiny(), tmp_path)
 
@@ -330,7 +332,7 @@ def scalars(out):
 
 
 def test_curves_are_means_and_both_methods_are_watched(monkeypatch, dumps, tmp_path):
-    monkeypatch.setattr(training.trainer, "LOG_EVERY", 4)
+    monkeypatch.setattr(training.run_log, "LOG_EVERY", 4)
     seen = []
     update = training.trainer._Run._update
 
@@ -448,9 +450,9 @@ def test_a_teacher_of_other_side_information_is_refused(tmp_path):
     teacher = train(tiny(steps=1), tmp_path / "teacher")
     with pytest.raises(ConfigError, match=r"teacher .* side information"):
         train(tiny(teacher=str(teacher), side=("ratio",)), tmp_path / "pupil")
-    with pytest.raises(ConfigError, match="a teacher tells logits"):
+    with pytest.raises(ConfigError, match="a teacher provides logits"):
         tiny(teacher=str(teacher), loss="direct")
-    with pytest.raises(ConfigError, match="the margin of its teacher"):
+    with pytest.raises(ConfigError, match="the margin is that of the teacher"):
         tiny(teacher=str(teacher), margin=1.0)
 
 

@@ -31,14 +31,17 @@ CROP = (0.4, 1.0)
 """Shortest and longest side of a cropped window, as shares of the image's."""
 
 THIN_HALVINGS = 3.0
-MIN_RIGHT = 40
-"""Neither cropping nor thinning leaves fewer right matches than this."""
+MIN_TRUE = 40
+"""Neither cropping nor thinning leaves fewer true matches than this."""
+
+HARD_SHARES = (0.02, 0.30)
+"""Shares of true matches that make a pair hard: below the first there is little to learn from."""
 
 KEPT_BYTES = 1 << 30
-"""Pairs of a dump that are kept in memory, by each process that reads from it."""
+"""Memory for the pairs of a dump in each process that reads from it."""
 
 SIDE = ("ratio", "mutual", "zoom", "roll")
-"""What a pair knows of each match beside its coordinates."""
+"""Attributes of each match of a pair besides its coordinates."""
 
 PairSource = Callable[[np.random.Generator], LabelledPair]
 
@@ -54,7 +57,9 @@ class SourceConfig:
         turn: apply random virtual rotations and mirroring, which keep the geometry exact.
         crop: share of the pairs of which only a random window of each image is used, as a longer
             lens would see it.
-        thin: share of the pairs that lose a random part of their right matches.
+        thin: share of the pairs that lose a random part of their true matches.
+        hard: how often a pair with 2 to 30 % true matches is drawn, relative to the others of its
+            scene; for ``dump``.
     """
 
     kind: str
@@ -63,6 +68,7 @@ class SourceConfig:
     turn: bool = False
     crop: float = 0.0
     thin: float = 0.0
+    hard: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +135,8 @@ def open_source(
     if config.kind == "dump":
         if config.path is None:
             raise ConfigError("a source of kind 'dump' needs a path")
-        return _Varied(config, _DumpPairs(Path(config.path), side), label_threshold)
+        pairs = _DumpPairs(Path(config.path), side, config.hard, label_threshold)
+        return _Varied(config, pairs, label_threshold)
     raise ConfigError(
         f"unknown source kind {config.kind!r}: use simulation, or dump for prepared pairs "
         "(photographs and rendered ones alike)"
@@ -154,9 +161,15 @@ class _Varied:
 
 
 class _DumpPairs:
-    def __init__(self, path: Path, side: tuple[str, ...]) -> None:
+    def __init__(
+        self, path: Path, side: tuple[str, ...], hard: float, label_threshold: float
+    ) -> None:
         self.dump = open_dump(path, side)
-        self.cumulative = np.cumsum(scene_balance(path, len(self.dump)))
+        weights = scene_balance(path, len(self.dump))
+        if hard != 1.0:
+            weights = weights * hard_pair_weights(self.dump, hard, label_threshold)
+            self.dump.close()
+        self.cumulative = np.cumsum(weights)
         self.kept: dict[int, LabelledPair] = {}
         self.kept_bytes = 0
 
@@ -165,7 +178,7 @@ class _DumpPairs:
         return self._read(int(np.searchsorted(self.cumulative, drawn, side="right")))
 
     def _read(self, index: int) -> LabelledPair:
-        """A pair, from memory when it was read before: opening its datasets takes 5 ms."""
+        """A pair, cached after the first read: opening its datasets takes 5 ms."""
         pair = self.kept.get(index)
         if pair is None:
             pair = self.dump[index]
@@ -193,10 +206,10 @@ def open_dump(path: Path, side: tuple[str, ...] = ()) -> Dump:
 
 
 def scene_balance(path: Path, pairs: int) -> np.ndarray:
-    """How often each pair of a dump is drawn: scenes weigh with the root of their size.
+    """Sampling weight of each pair of a dump: scenes count with the square root of their size.
 
-    Video-like scenes have far more pairs than photo collections and would drown them. The scenes
-    are named in the manifest beside the dump; without one all pairs weigh the same.
+    Otherwise video-like scenes, with far more pairs than photo collections, would dominate. The
+    manifest next to the dump names the scenes; without one all pairs have equal weight.
     """
     manifest = path.with_suffix(".json")
     if not manifest.is_file():
@@ -208,8 +221,15 @@ def scene_balance(path: Path, pairs: int) -> np.ndarray:
     return 1 / np.sqrt(size[scene])
 
 
+def hard_pair_weights(dump: Dump, weight: float, label_threshold: float) -> np.ndarray:
+    """``weight`` for each pair of a dump with 2 to 30 % true matches, 1 for all others."""
+    share = np.array([(ys < label_threshold).mean() for ys in dump.distances()])
+    hard = (share >= HARD_SHARES[0]) & (share <= HARD_SHARES[1])
+    return np.where(hard, weight, 1.0)
+
+
 def choose_matches(rng: np.random.Generator, pair: LabelledPair, count: int) -> LabelledPair:
-    """A random selection of ``count`` matches; drawn again where the pair has too few."""
+    """A random selection of ``count`` matches; some repeat if the pair has too few."""
     total = len(pair.xs)
     if total >= count:
         chosen = rng.choice(total, count, replace=False)
@@ -219,7 +239,7 @@ def choose_matches(rng: np.random.Generator, pair: LabelledPair, count: int) -> 
 
 
 def _matches_of(pair: LabelledPair, chosen: np.ndarray) -> LabelledPair:
-    """The pair with the matches that a mask or indices name."""
+    """The pair reduced to the matches selected by a mask or by indices."""
     known = {name: getattr(pair, name) for name in SIDE}
     side = {name: None if value is None else value[chosen] for name, value in known.items()}
     return replace(pair, xs=pair.xs[chosen], ys=pair.ys[chosen], **side)
@@ -228,15 +248,14 @@ def _matches_of(pair: LabelledPair, chosen: np.ndarray) -> LabelledPair:
 def crop_pair(
     rng: np.random.Generator, pair: LabelledPair, label_threshold: float
 ) -> LabelledPair:
-    """The matches inside a random window of each image; the pair itself if too few are right.
+    """The matches inside a random window of each image; the whole pair if too few are true.
 
-    A window of image 1 is placed around one of the right matches of that of image 0, so that they
-    see the same part of the scene.
+    Both windows contain the same true match, so that they show the same part of the scene.
     """
-    right = np.flatnonzero(pair.ys < label_threshold)
-    if len(right) < MIN_RIGHT:
+    true = np.flatnonzero(pair.ys < label_threshold)
+    if len(true) < MIN_TRUE:
         return pair
-    centre = pair.xs[rng.choice(right)]
+    centre = pair.xs[rng.choice(true)]
     inside = np.ones(len(pair.xs), bool)
     for columns in (slice(0, 2), slice(2, 4)):
         x = pair.xs[:, columns]
@@ -246,22 +265,22 @@ def crop_pair(
         middle = np.clip(middle, x.min(axis=0) + half, x.max(axis=0) - half)
         inside &= (np.abs(x - middle) <= half).all(axis=1)
     cropped = _matches_of(pair, inside)
-    return cropped if (cropped.ys < label_threshold).sum() >= MIN_RIGHT else pair
+    return cropped if (cropped.ys < label_threshold).sum() >= MIN_TRUE else pair
 
 
 def thin_pair(
     rng: np.random.Generator, pair: LabelledPair, label_threshold: float
 ) -> LabelledPair:
-    """The pair without a random part of its right matches: as many wrong ones, a harder pair.
+    """A harder pair: all outliers, but only a random part of the true matches.
 
-    As often half of them are kept as a quarter or an eighth, but never less than a few.
+    The part is log-uniform between one eighth and all, but at least ``MIN_TRUE`` matches.
     """
-    right = np.flatnonzero(pair.ys < label_threshold)
-    count = max(int(len(right) * 2.0 ** -rng.uniform(0, THIN_HALVINGS)), MIN_RIGHT)
-    if count >= len(right):
+    true = np.flatnonzero(pair.ys < label_threshold)
+    count = max(int(len(true) * 2.0 ** -rng.uniform(0, THIN_HALVINGS)), MIN_TRUE)
+    if count >= len(true):
         return pair
     kept = pair.ys >= label_threshold
-    kept[rng.choice(right, count, replace=False)] = True
+    kept[rng.choice(true, count, replace=False)] = True
     return _matches_of(pair, kept)
 
 
@@ -269,8 +288,8 @@ def turn_pair(rng: np.random.Generator, pair: LabelledPair) -> LabelledPair:
     """The same matches seen by virtually rotated, and perhaps mirrored, cameras.
 
     Rotating a calibrated camera about its centre is a homography that moves matches exactly, so
-    this makes new valid pairs; distances to epipolar lines are measured anew, keypoints grow and
-    turn as the homography does where they are.
+    the new pairs are valid. Epipolar distances are computed again; sizes and angles of keypoints
+    change as the homography does at their position.
     """
     x0, x1 = pair.xs[:, :2].astype(np.float64), pair.xs[:, 2:].astype(np.float64)
     R_10, t_10 = pair.R_10.astype(np.float64), pair.t_10.astype(np.float64)

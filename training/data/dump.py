@@ -1,12 +1,12 @@
 """OANet's hdf5 dump of labelled pairs: written so that others can read it, and read back.
 
 Groups `xs ys Rs ts ratios mutuals cx1s cy1s cx2s cy2s f1s f2s`, each with float32 datasets
-"0".."N-1", one per pair; and our own `zooms rolls`, which other readers pass over.
+"0".."N-1", one per pair; and our own `zooms rolls`, which other readers ignore.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class LabelledPair:
     `xs` (N, 4) normalized coordinates x0 y0 x1 y1; `ys` (N,) squared symmetric epipolar distance
     to the true essential matrix; `R_10` and unit `t_10`; `ratio`, `mutual`, `zoom` and `roll`
     (N,) as in Correspondences; `K0`, `K1` (3, 3) in pixels. All float32, None where a foreign
-    dump has nothing.
+    dump has no values.
     """
 
     xs: np.ndarray
@@ -53,7 +53,7 @@ def write_dump(path: Path, pairs: Iterable[LabelledPair]) -> int:
 
 
 class Dump:
-    """Read access to a dump by pair index; opens the file in whichever process reads from it."""
+    """Read access to a dump by pair index; each process that reads opens the file itself."""
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
@@ -81,6 +81,13 @@ class Dump:
             if name in file
         }
         return _from_oanet(raw)
+
+    def distances(self) -> Iterator[np.ndarray]:
+        """The `ys` of each pair in order, without reading anything else."""
+        ys = self._open()["ys"]
+        for index in range(self._count):
+            distance = np.asarray(ys[str(index)], dtype=np.float32)
+            yield distance.reshape(len(distance), -1)[:, 0]
 
     def __getstate__(self) -> dict:
         return {**self.__dict__, "_file": None}
@@ -126,7 +133,7 @@ def _to_oanet(pair: LabelledPair) -> dict[str, np.ndarray]:
 
 def _from_oanet(raw: dict[str, np.ndarray]) -> LabelledPair:
     xs = raw["xs"].reshape(-1, 4)
-    # The paper's own dumps keep a second column (reprojection error) that nobody uses.
+    # The paper's own dumps keep a second column (reprojection error) that is not used.
     ys = raw["ys"].reshape(len(xs), -1)[:, 0]
     return LabelledPair(
         xs=xs,

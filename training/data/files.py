@@ -1,4 +1,4 @@
-"""Small readers shared by the data layouts; a failure names the file and what to do about it."""
+"""Small readers shared by the data layouts; errors name the file and the remedy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_numbers(path: Path, shape: Sequence[int], remedy: str) -> np.ndarray:
         values = np.array([float(token) for token in tokens])
     except ValueError as error:
         raise DatasetError(
-            f"{path} holds something else than numbers ({error}): {remedy}."
+            f"{path} contains something other than numbers ({error}): {remedy}."
         ) from error
     try:
         values = values.reshape(shape)
@@ -71,7 +71,7 @@ def make_camera(
     D: Sequence[float] = (),
     model: str | None = None,
 ) -> Camera:
-    """The camera described in the file `path`, which is named if no camera can be like that."""
+    """The camera described in the file `path`, which an error names."""
     try:
         return Camera.from_K(K, *size, D, model)
     except CameraError as error:

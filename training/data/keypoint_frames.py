@@ -1,4 +1,4 @@
-"""How a keypoint grows and turns when its camera rotates."""
+"""Change of keypoint size and angle under a camera rotation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from lgc_ros.geometry import epipolar as geometry
 def rotation_change(R: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Zoom (log2 of size) and roll (radians) of keypoints at x (N, 2) under the rotation R.
 
-    A rotation moves the image by a homography; its derivative at a keypoint, seen as a similarity,
-    tells what becomes of the keypoint's size and angle.
+    A rotation moves the image by a homography; its derivative at a keypoint, approximated by a
+    similarity, gives the change of the keypoint's size and angle.
     """
     turned = geometry.homogeneous(x) @ R.T
     moved = turned[:, :2] / turned[:, 2:]

@@ -1,7 +1,7 @@
-"""A folder of photos without poses: structure from motion first, then as any COLMAP model.
+"""A folder of photos without poses: structure from motion, then read like any COLMAP model.
 
-The poses are no better than the reconstruction. It is therefore checked, and refused with the
-figures where it is doubtful, before anything is trained on it.
+The poses are only as good as the reconstruction, so its quality is checked before anything is
+trained on it. A doubtful reconstruction is rejected with its figures.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.features.base import make_extractor
+from lgc_ros.runtime.output_files import write_file
 from lgc_ros.sources.files import IMAGE_SUFFIXES
 from training.data.colmap import read_colmap
 from training.data.labels import label_pair
@@ -25,25 +26,25 @@ log = logging.getLogger(__name__)
 
 CAMERAS = {"shared": "SINGLE", "own": "PER_IMAGE"}
 SHARED_POINTS_ABOVE = 50
-"""The paper's 100 are for hundreds of photos. Below 40 the poses of tourist photos are unsure:
-fresh matches were 1.4 px off in the median, 0.5 px where images share 100 points and more."""
+"""The paper's 100 suit hundreds of photos. Below 40, poses of tourist photos are unreliable: fresh
+matches had a median epipolar distance of 1.4 px, against 0.5 px above 100 shared points."""
 
 CHECKED_PAIRS = 10
 DISTINCTIVE_RATIO = 0.8
 FAR_PX = 10.0
-"""Matches farther from their epipolar line are wrong whatever the pose, and say nothing of it."""
+"""Matches farther from their epipolar line are outliers and tell nothing about the pose."""
 
 
 @dataclass(frozen=True)
 class Quality:
-    """What speaks for or against a reconstruction.
+    """Quality figures of a reconstruction.
 
     Attributes:
         photos, registered: photos in the folder, and in the largest model.
         reprojection_px: mean reprojection error of the model's points.
         epipolar_px: median over pairs of the median distance of fresh matches, which the
             reconstruction has not seen, to the epipolar lines of its poses.
-        agreeing: mean share of the distinctive fresh matches that are near them at all.
+        agreeing: mean share of the distinctive fresh matches that are within 10 px of them.
     """
 
     photos: int
@@ -64,19 +65,19 @@ def read_photos(
     max_epipolar_px: float = 1.5,
     min_agreeing: float = 0.2,
 ) -> PosedScene:
-    """The photos of a folder with the poses that structure from motion finds for them.
+    """The photos of a folder with poses from structure from motion.
 
-    A finished reconstruction is used again; one that was interrupted goes on from the keypoints
-    and matches it has.
+    A finished reconstruction is reused; an interrupted one continues from the keypoints and
+    matches it already has.
 
     Args:
         folder: of the photos.
-        models: folder for the reconstructions, one folder each; `sparse` beside the photos if not
-            given.
+        models: folder for the reconstructions, one subfolder each; default `sparse` inside the
+            folder of the photos.
         camera: `shared` if all photos are of one camera and zoom, `own` if each has its own.
-        keypoints: SIFT keypoints per photo, for the reconstruction alone.
-        shared_points_above: pairs share more 3D points than this.
-        min_registered: smallest share of the photos in the model.
+        keypoints: SIFT keypoints per photo, for the reconstruction only.
+        shared_points_above: minimum number of shared 3D points of a pair, exclusive.
+        min_registered: minimum share of the photos in the model.
         max_reprojection_px, max_epipolar_px, min_agreeing: limits of :class:`Quality`.
     """
     if camera not in CAMERAS:
@@ -89,31 +90,11 @@ def read_photos(
         model = _reconstruct(folder, photos, place, camera, keypoints)
         scene = read_colmap(folder, ".", str(place.resolve()), shared_points_above)
         quality = _check(scene, len(photos), model.compute_mean_reprojection_error())
-        done.write_text(json.dumps(asdict(quality), indent=1), encoding="utf-8")
+        write_file(done, json.dumps(asdict(quality), indent=1))
     quality = Quality(**json.loads(done.read_text(encoding="utf-8")))
     log.info("%s: %s", folder.name, quality)
-    problems = [
-        text
-        for text, wrong in (
-            (
-                f"only {quality.registered} of {quality.photos} photos found a place",
-                quality.registered < min_registered * quality.photos,
-            ),
-            (
-                f"its points are {quality.reprojection_px:.2f} px off in the mean",
-                quality.reprojection_px > max_reprojection_px,
-            ),
-            (
-                f"fresh matches are {quality.epipolar_px:.2f} px off in the median",
-                quality.epipolar_px > max_epipolar_px,
-            ),
-            (
-                f"only {quality.agreeing:.0%} of the fresh matches agree with it",
-                quality.agreeing < min_agreeing,
-            ),
-        )
-        if wrong
-    ]
+    limits = min_registered, max_reprojection_px, max_epipolar_px, min_agreeing
+    problems = _problems(quality, *limits)
     if problems:
         raise DatasetError(
             f"the reconstruction of {folder} is doubtful ({'; '.join(problems)}): take more "
@@ -121,6 +102,28 @@ def read_photos(
             f"if {done} is good enough for you."
         )
     return read_colmap(folder, ".", str(place.resolve()), shared_points_above)
+
+
+def _problems(
+    quality: Quality,
+    min_registered: float,
+    max_reprojection_px: float,
+    max_epipolar_px: float,
+    min_agreeing: float,
+) -> list[str]:
+    """The limits that a reconstruction violates, as clauses of a sentence."""
+    problems = []
+    if quality.registered < min_registered * quality.photos:
+        problems.append(f"only {quality.registered} of {quality.photos} photos are registered")
+    if quality.reprojection_px > max_reprojection_px:
+        problems.append(f"the mean reprojection error is {quality.reprojection_px:.2f} px")
+    if quality.epipolar_px > max_epipolar_px:
+        problems.append(
+            f"the median epipolar distance of fresh matches is {quality.epipolar_px:.2f} px"
+        )
+    if quality.agreeing < min_agreeing:
+        problems.append(f"only {quality.agreeing:.0%} of the fresh matches agree with it")
+    return problems
 
 
 def _photos(folder: Path) -> list[str]:
@@ -174,8 +177,8 @@ def _reconstruct(folder: Path, photos: list[str], place: Path, camera: str, keyp
     found = pycolmap.incremental_mapping(database, folder, attempts, mapping)
     if not found:
         raise DatasetError(
-            f"structure from motion finds no two photos of {folder} to begin with: they must "
-            "overlap and be taken from different places."
+            f"structure from motion cannot initialize from any two photos of {folder}: "
+            "they must overlap and be taken from different places."
         )
     number, model = max(found.items(), key=lambda item: item[1].num_reg_images())
     shutil.rmtree(place, ignore_errors=True)
@@ -185,7 +188,7 @@ def _reconstruct(folder: Path, photos: list[str], place: Path, camera: str, keyp
 
 
 def _check(scene: PosedScene, photos: int, reprojection_px: float) -> Quality:
-    """Match pairs of the scene afresh, with our own keypoints, and hold them against its poses."""
+    """Compare fresh matches of some pairs, with our own keypoints, with the poses of the scene."""
     chosen = np.linspace(0, len(scene.pairs) - 1, min(CHECKED_PAIRS, len(scene.pairs)))
     extract = make_extractor("sift", 2000)
     medians, agreeing = [], []

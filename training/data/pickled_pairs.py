@@ -1,4 +1,4 @@
-"""OANet's pair lists `<seq>-te-1000-pairs.pkl`, read without running what a pickle may hold."""
+"""OANet's pair lists `<seq>-te-1000-pairs.pkl`, read without executing pickled code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_pickled_pairs(path: Path, count: int) -> np.ndarray:
         pairs = np.array([[_index(i), _index(j)] for i, j in content])
     except Exception as error:  # a hostile or broken pickle may raise anything
         raise DatasetError(
-            f"{path} holds something else than pairs ({error}): {remedy}."
+            f"{path} contains something other than pairs ({error}): {remedy}."
         ) from error
     if len(pairs) == 0:
         raise DatasetError(f"{path} holds no pairs: {remedy}.")

@@ -37,12 +37,12 @@ READERS: dict[str, Callable[..., PosedScene]] = {
 
 
 def scene_paths(reader: str, pattern: str) -> list[str]:
-    """What a pattern stands for: files and folders, or worlds where the scenes are made up."""
+    """Files and folders that match a pattern; for rendered scenes, the worlds it names."""
     return world_paths(pattern) if reader == "rendered" else sorted(glob.glob(pattern))
 
 
 def read_scene(reader: str, path: Path, options: dict) -> PosedScene:
-    """Read a scene with the named reader; wrong names and options are the user's to correct."""
+    """Read a scene with the named reader; wrong names and options raise a ConfigError."""
     if reader not in READERS:
         raise ConfigError(f"unknown reader '{reader}': use one of {', '.join(READERS)}.")
     signature = inspect.signature(READERS[reader])

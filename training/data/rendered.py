@@ -1,8 +1,8 @@
-"""Photographs of synthetic worlds: exact poses, real features; as many worlds as there are seeds.
+"""Rendered synthetic worlds: exact poses, real feature extraction, one world per seed.
 
-A scene is one world. Its views look at a few motifs from all sides, with different cameras, light
+A scene is one world. Its views show a few targets from all sides, with different cameras, light
 and sharpness. Rendering takes longer than a training step, so these pairs are prepared into a dump
-like any other images, and are rendered only when their features are extracted.
+like any other images; they are rendered only when their features are extracted.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from lgc_ros.synthetic.scene import Scene
 from training.data.scene import PosedImage, PosedScene
 from training.data.sun3d import LOOKUP_STEP, depth_visibility
 
-VIEWS_PER_MOTIF = 6
+VIEWS_PER_TARGET = 6
 MIN_CLEARANCE_M = 0.4
 MIN_MEDIAN_DEPTH_M = 0.8
-LAYOUT_DETAIL = 0.05  # textures do not matter where only depth is asked for
+LAYOUT_DETAIL = 0.05  # textures do not matter for depth
 ASPECTS = (3 / 4, 2 / 3, 9 / 16, 4 / 3)
 
 
@@ -48,11 +48,11 @@ def read_rendered(
     overlap_below: float = 0.85,
     max_turn_deg: float = 60.0,
 ) -> PosedScene:
-    """The world ``<kind>/<seed>``, kind being ``room`` or ``street``, seen in so many views.
+    """The world ``<kind>/<seed>``, kind being ``room`` or ``street``, in ``views`` images.
 
-    A pair is kept if the share of pixels that either image has in common with the other, found by
-    their depths, is between the two bounds, and if the cameras look in directions less than
-    `max_turn_deg` apart, beyond which no detector finds the same points.
+    A pair is kept if the overlap of the images, computed from depth in both directions, is between
+    the two bounds, and if the optical axes are less than `max_turn_deg` apart, beyond which no
+    detector finds the same points.
     """
     kind, number = Path(path).parts[-2:]
     if not number.isdigit():
@@ -62,11 +62,11 @@ def read_rendered(
     rng = np.random.default_rng((seed, 4))
     images, depths = [], []
     while len(images) < views:
-        motif = _random_motif(rng, depth_of)
+        target = _random_target(rng, depth_of)
         common = random_camera(rng)
         while len(images) < views:
             camera = common if rng.random() < 0.5 else random_camera(rng)
-            T_wc = _look_at(rng, _random_position(rng, depth_of.layout), motif)
+            T_wc = _look_at(rng, _random_position(rng, depth_of.layout), target)
             depth = depth_of(camera, T_wc)
             if np.median(depth) < MIN_MEDIAN_DEPTH_M:
                 continue  # a surface fills the view
@@ -75,7 +75,7 @@ def read_rendered(
             name = f"{len(images):03d}.png"
             images.append(PosedImage(name, camera, R_cw, -R_cw @ T_wc[:3, 3], load))
             depths.append(depth)
-            if len(images) % VIEWS_PER_MOTIF == 0:
+            if len(images) % VIEWS_PER_TARGET == 0:
                 break
     seen = depth_visibility(images, depths)
     overlap = np.stack([seen, seen.T])
@@ -90,7 +90,7 @@ def read_rendered(
 
 
 def render_view(kind: str, seed: int, view: int, camera: Camera, T_wc: np.ndarray) -> np.ndarray:
-    """The photograph (BGR uint8) that a view of a world gives."""
+    """The photograph (BGR uint8) of a view of a world."""
     image, _ = _world(kind, seed).render(camera, T_wc)
     return photograph(np.random.default_rng((seed, 5, view)), image)
 
@@ -101,7 +101,7 @@ def _world(kind: str, seed: int) -> World:
 
 
 def photograph(rng: np.random.Generator, image: np.ndarray) -> np.ndarray:
-    """The image as some camera would have delivered it: blur, exposure, noise, compression."""
+    """The image as taken by a random camera: blur, exposure, noise, compression."""
     light = image.astype(np.float32) / 255
     if rng.random() < 0.3:
         light = cv2.filter2D(light, -1, _motion_blur(rng.uniform(2, 7), rng.uniform(0, np.pi)))
@@ -116,7 +116,7 @@ def photograph(rng: np.random.Generator, image: np.ndarray) -> np.ndarray:
 
 
 def _motion_blur(length_px: float, angle: float) -> np.ndarray:
-    """A kernel that smears along a line."""
+    """A kernel that blurs along a line."""
     size = 2 * int(np.ceil(length_px / 2)) + 1
     along = np.linspace(-length_px / 2, length_px / 2, 4 * size)
     kernel = np.zeros((size, size), np.float32)
@@ -128,7 +128,7 @@ def _motion_blur(length_px: float, angle: float) -> np.ndarray:
 
 
 def random_camera(rng: np.random.Generator) -> Camera:
-    """A pinhole camera 640 to 1024 px long, with 35 to 85 degrees of horizontal view."""
+    """A pinhole camera, long side 640 to 1024 px, horizontal field of view 35 to 85 degrees."""
     aspect = rng.choice(ASPECTS)
     longest = rng.integers(640, 1025)
     width, height = round(longest / max(aspect, 1)), round(longest * min(aspect, 1))
@@ -156,7 +156,7 @@ class _DepthRenderer:
 
 
 def _random_position(rng: np.random.Generator, layout: Scene) -> np.ndarray:
-    """A free place in or beside the aisle, at a height a person may hold a camera."""
+    """A free position in or beside the aisle, at the height of a hand-held camera."""
     while True:
         angle, reach = rng.uniform(0, 2 * np.pi), 1.3 * np.sqrt(rng.random())
         x, y = reach * layout.aisle * (np.cos(angle), np.sin(angle))
@@ -165,8 +165,8 @@ def _random_position(rng: np.random.Generator, layout: Scene) -> np.ndarray:
             return position
 
 
-def _random_motif(rng: np.random.Generator, depth_of: _DepthRenderer) -> np.ndarray:
-    """A point on the surface that a random look from a random place meets."""
+def _random_target(rng: np.random.Generator, depth_of: _DepthRenderer) -> np.ndarray:
+    """The surface point hit by a random viewing ray from a random position."""
     position = _random_position(rng, depth_of.layout)
     yaw = rng.uniform(0, 2 * np.pi)
     pitch = depth_of.layout.pitch + rng.normal(0, 0.15)
@@ -176,10 +176,10 @@ def _random_motif(rng: np.random.Generator, depth_of: _DepthRenderer) -> np.ndar
     return position + forward * depth[depth.shape[0] // 2, depth.shape[1] // 2]
 
 
-def _look_at(rng: np.random.Generator, position: np.ndarray, motif: np.ndarray) -> np.ndarray:
-    """T_wc of a hand-held camera at the position that has the motif somewhere in its view."""
-    distance = np.linalg.norm(motif - position)
-    aside = motif + 0.12 * distance * rng.standard_normal(3)
+def _look_at(rng: np.random.Generator, position: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """T_wc of a hand-held camera at the position with the target somewhere in its view."""
+    distance = np.linalg.norm(target - position)
+    aside = target + 0.12 * distance * rng.standard_normal(3)
     roll = rng.normal(0, 5) if rng.random() < 0.9 else rng.uniform(-90, 90)
     return _pose(position, aside - position, np.radians(roll))
 

@@ -1,4 +1,4 @@
-"""A bag of one's own robot with a trajectory file (TUM format); pairs by frame gap."""
+"""A rosbag2 with a trajectory file (TUM format); pairs by frame gap."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_rosbag(
     max_gap: int = 10,
     max_pose_gap_s: float = 0.1,
 ) -> PosedScene:
-    """Every `every`-th image of a topic, raw or compressed, with poses interpolated at its stamp.
+    """Every `every`-th image of a topic, raw or compressed, with interpolated poses.
 
     The camera comes from its YAML file (`camera`) or from the first message of
     `camera_info_topic`. `T_body_camera` (16 numbers, row by row) is needed when the trajectory is
@@ -65,7 +65,7 @@ def _load(path: Path, topic: str, log_time_ns: int, stamp_ns: int) -> np.ndarray
             message = reader.deserialize(data, connection.msgtype)
             if message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec == stamp_ns:
                 return image_from_message(message)
-    raise DatasetError(f"{path} has lost its image at {stamp_ns} ns: it was changed meanwhile.")
+    raise DatasetError(f"{path} has no image at {stamp_ns} ns any more: the bag was changed.")
 
 
 def _topic(reader, path: Path, topic: str) -> list:

@@ -1,4 +1,4 @@
-"""The one record every data reader yields: images with cameras and poses, and pairs of them."""
+"""The common result of all data readers: images with cameras and poses, and pairs of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lgc_ros.geometry.camera import Camera
 
 SPLITS = ("train", "val", "test")
 MIN_BASELINE = 1e-5
-"""Pairs whose relative translation is not longer have no essential matrix (unit of the poses)."""
+"""Pairs with a shorter baseline have no essential matrix (length unit of the poses)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ def split_scene(
 ) -> PosedScene:
     """The part of the scene for `split`: disjoint random subsets of its images (section 4.1).
 
-    The shuffle depends on nothing but the seed and the number of images.
+    The shuffle depends only on the seed and the number of images.
     """
     if split not in SPLITS:
         raise ConfigError(f"unknown split '{split}': use one of {', '.join(SPLITS)}.")

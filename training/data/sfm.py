@@ -1,4 +1,4 @@
-"""What the structure-from-motion layouts share: pairs by common 3D points, and image files."""
+"""Common parts of the structure-from-motion readers: pairs by shared 3D points, image files."""
 
 from __future__ import annotations
 

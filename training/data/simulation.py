@@ -1,8 +1,8 @@
 """Endless simulated two-view geometry: matches without images.
 
-A pair is made in six small steps: cameras, motion, keypoints of image 0 on surfaces, their
-projections, which of them are matched rightly, and what the wrong matches look like. Lengths are
-in units of the scene's mean depth; coordinates are normalized.
+A pair is generated in six steps: cameras, motion, keypoints of image 0 on surfaces, their
+projections, the choice of true matches, and the outliers. Lengths are in units of the scene's mean
+depth; coordinates are normalized.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SimulatedCamera:
 
 
 def simulate_pair(rng: np.random.Generator, matches: int) -> LabelledPair:
-    """One labelled pair of ``matches`` putative matches, 2 to 70 % of them right."""
+    """One labelled pair of ``matches`` putative matches, 2 to 70 % of them true."""
     for _ in range(MAX_TRIES):
         view0 = random_camera(rng)
         view1 = view0 if rng.random() < 0.6 else random_camera(rng)
@@ -52,14 +52,14 @@ def simulate_pair(rng: np.random.Generator, matches: int) -> LabelledPair:
         if visible.mean() > MIN_VISIBLE:
             break
     inlier_ratio = np.exp(rng.uniform(np.log(0.02), np.log(0.7)))
-    right = choose_right_matches(rng, x0, visible, inlier_ratio)
+    true = choose_true_matches(rng, x0, visible, inlier_ratio)
     noise0 = random_noise(rng, matches) / view0.focal_px
     noise1 = random_noise(rng, matches) / view1.focal_px
-    wrong, copied = wrong_matches(rng, view1, X0, X1, x1, visible, R_10, t_10)
-    x1 = np.where(right[:, None], x1 + noise1, wrong)
-    ratio, mutual = random_distinctiveness(rng, right)
-    zoom, roll = random_frames(rng, right, right | copied)
-    zoom = np.where(right | copied, zoom + np.log2(X0[:, 2] / np.maximum(X1[:, 2], 0.05)), zoom)
+    wrong, copied = outliers(rng, view1, X0, X1, x1, visible, R_10, t_10)
+    x1 = np.where(true[:, None], x1 + noise1, wrong)
+    ratio, mutual = random_distinctiveness(rng, true)
+    zoom, roll = random_frames(rng, true, true | copied)
+    zoom = np.where(true | copied, zoom + np.log2(X0[:, 2] / np.maximum(X1[:, 2], 0.05)), zoom)
     roll = roll + rotation_change(R_10, x0)[1]
     x0 = x0 + noise0
     E = geometry.essential_from_pose(R_10, t_10)
@@ -86,7 +86,7 @@ def random_camera(rng: np.random.Generator) -> SimulatedCamera:
 
 
 def random_keypoints(rng: np.random.Generator, view: SimulatedCamera, count: int) -> np.ndarray:
-    """Keypoints in clusters of different tightness, over some uniform ground."""
+    """Keypoints in clusters of different density, and some uniformly distributed ones."""
     half = np.array([view.half_width, view.half_height])
     clusters = rng.integers(3, 25)
     centres = rng.uniform(-1, 1, (clusters, 2))
@@ -104,7 +104,7 @@ def random_keypoints(rng: np.random.Generator, view: SimulatedCamera, count: int
 
 
 def random_inverse_depths(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
-    """Inverse depth of each keypoint: planes and boxes by image region, or loose points.
+    """Inverse depth of each keypoint: planes and boxes by image region, or isolated points.
 
     A plane has an inverse depth that is affine in the image, whatever its pose.
     """
@@ -158,10 +158,10 @@ def _direction(rng: np.random.Generator, mean: list[float], spread: float) -> np
     return vector / np.linalg.norm(vector)
 
 
-def choose_right_matches(
+def choose_true_matches(
     rng: np.random.Generator, x0: np.ndarray, visible: np.ndarray, inlier_ratio: float
 ) -> np.ndarray:
-    """Which visible keypoints are matched rightly; more of them where texture is distinctive."""
+    """Mask of visible keypoints with a true match; denser where texture is distinctive."""
     count = min(round(inlier_ratio * len(x0)), int(visible.sum()))
     count = max(count, min(10, int(visible.sum())))
     spots = x0[rng.integers(0, len(x0), rng.integers(1, 6))]
@@ -171,18 +171,18 @@ def choose_right_matches(
     # Weighted sampling without replacement: the largest of Gumbel-perturbed log weights.
     key = np.log(appeal) + rng.gumbel(size=len(x0))
     key[~visible] = -np.inf
-    right = np.zeros(len(x0), dtype=bool)
-    right[np.argsort(-key)[:count]] = True
-    return right
+    true = np.zeros(len(x0), dtype=bool)
+    true[np.argsort(-key)[:count]] = True
+    return true
 
 
 def random_noise(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Keypoint error in pixels: a pair-wide level, and some keypoints far worse than others."""
+    """Keypoint noise in pixels, with a heavy tail: some keypoints are far worse than others."""
     level = rng.uniform(0.2, 1.2) * np.exp(0.5 * rng.standard_normal((count, 1)))
     return level * rng.standard_normal((count, 2))
 
 
-def wrong_matches(
+def outliers(
     rng: np.random.Generator,
     view1: SimulatedCamera,
     X0: np.ndarray,
@@ -192,12 +192,12 @@ def wrong_matches(
     R_10: np.ndarray,
     t_10: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where wrong matches land in image 1, for every keypoint (used where it is not right).
+    """Positions in image 1 of an outlier for every keypoint, and which of them look similar.
 
-    And which of them land on something that looks alike. Three kinds, mixed differently in each
-    pair: any keypoint of image 1, with some keypoints attracting many; a place near the right one
-    (fine texture); and the right place on a neighbouring copy of a repeated structure, which many
-    wrong matches agree on. The latter two look alike.
+    There are three kinds of outliers, mixed differently in each pair: any keypoint of image 1,
+    some of which attract many matches; a position near the true one (fine texture); and the true
+    position on a neighbouring copy of a repeated structure, on which many outliers agree. The
+    latter two look similar to the true match.
     """
     count = len(x1)
     seen = x1[visible]
@@ -227,38 +227,38 @@ def _directions(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 def random_distinctiveness(
-    rng: np.random.Generator, right: np.ndarray
+    rng: np.random.Generator, true: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ratio and mutual flag, distributed as for SIFT on photographs.
 
-    Over 400 pairs of photo collections the ratio of wrong matches had quartiles 0.91, 0.96, 0.98
-    whatever the pair, that of right ones a median from 0.5 to 0.9 that differs from pair to pair;
-    22 % of the wrong and 60 to 95 % of the right ones were mutual.
+    Over 400 pairs of photo collections, the ratio of outliers had quartiles of 0.91, 0.96 and 0.98
+    in every pair, that of true matches a median between 0.5 and 0.9, depending on the pair. 22 %
+    of the outliers and 60 to 95 % of the true matches were mutual.
     """
-    count = len(right)
+    count = len(true)
     distinctive = rng.beta(rng.uniform(1.5, 5.0), 1.5, count)
-    ratio = np.where(right, distinctive, rng.beta(15.0, 1.0, count))
-    mutual = rng.random(count) < np.where(right, rng.uniform(0.65, 0.97), 0.22)
+    ratio = np.where(true, distinctive, rng.beta(15.0, 1.0, count))
+    mutual = rng.random(count) < np.where(true, rng.uniform(0.65, 0.97), 0.22)
     return ratio.astype(np.float32), mutual.astype(np.float32)
 
 
 def random_frames(
-    rng: np.random.Generator, right: np.ndarray, alike: np.ndarray
+    rng: np.random.Generator, true: np.ndarray, similar: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Zoom and roll (radians) of each match beside what the motion of the camera does to them.
+    """Zoom and roll (radians) of each match in addition to those caused by the camera motion.
 
-    On photo collections the keypoints of right matches turned by 4 degrees in the median (one in
-    ten by more than 11) and changed their size by a factor of 1.1; those of wrong ones turned
-    anyhow, often by right angles, and changed their size by a factor of 2. Matches to a copy of
-    the right structure are `alike` the right ones.
+    On photo collections the keypoints of true matches rotated by 4 degrees in the median (one in
+    ten by more than 11) and changed size by a factor of 1.1. Those of outliers rotated by random
+    angles, often multiples of 90 degrees, and changed size by a factor of 2. Matches that look
+    `similar` are distributed like true ones.
     """
-    count = len(right)
+    count = len(true)
     spread = np.radians(rng.uniform(3, 8)) * np.exp(0.6 * rng.standard_normal(count))
     spread = np.where(rng.random(count) < 0.08, np.radians(45), spread)
-    anyhow = rng.uniform(-np.pi, np.pi, count)
+    random_roll = rng.uniform(-np.pi, np.pi, count)
     squared = rng.choice([0, 0, 0, 1, 2, 3], count) * np.pi / 2
     square = rng.random(count) < rng.beta(1.5, 4)
-    anyhow[square] = (squared + np.radians(10) * rng.standard_normal(count))[square]
-    roll = np.where(alike, spread * rng.standard_normal(count), anyhow)
-    size = np.where(alike, rng.uniform(0.1, 0.25), rng.uniform(0.8, 1.5))
+    random_roll[square] = (squared + np.radians(10) * rng.standard_normal(count))[square]
+    roll = np.where(similar, spread * rng.standard_normal(count), random_roll)
+    size = np.where(similar, rng.uniform(0.1, 0.25), rng.uniform(0.8, 1.5))
     return size * rng.standard_normal(count), roll

@@ -1,0 +1,63 @@
+"""The margin of a trained model: which matches have a weight in the closed form.
+
+The margin only shifts the logits, so it can be chosen after training, on scenes that were not
+trained on. Thresholds shift with it: what `cn` keeps and trusts does not change, nor do scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from lgc_ros.estimation.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOptions
+from lgc_ros.evaluation.pair_metrics import mean_average_precision
+from lgc_ros.filter.checkpoint import ModelInfo
+from lgc_ros.filter.correspondence_filter import interpret
+from lgc_ros.filter.network import CorrespondenceNetwork
+from training.data.dump import Dump
+from training.reliability import pair_logits
+from training.validation import pose_error, to_correspondences
+
+
+def with_margin(
+    network: CorrespondenceNetwork, info: ModelInfo, margin: float
+) -> tuple[CorrespondenceNetwork, ModelInfo]:
+    """The same model with another margin; the network is changed in place."""
+    shift = margin - info.margin
+    with torch.no_grad():
+        network.output.bias -= shift
+    return network, shifted_info(info, margin)
+
+
+def shifted_info(info: ModelInfo, margin: float) -> ModelInfo:
+    """Metadata for logits that are lower by the difference of the margins."""
+    shift = margin - info.margin
+    return replace(
+        info,
+        keep_above=info.keep_above - shift,
+        trust_above=info.trust_above - shift,
+        margin=margin,
+    )
+
+
+def closed_form_map(
+    network: CorrespondenceNetwork,
+    info: ModelInfo,
+    dumps: Sequence[Dump],
+    margins: Sequence[float],
+) -> dict[float, dict[int, float]]:
+    """mAP of `cn-8pt-plain` by margin and threshold in degrees, over all pairs of the dumps."""
+    errors: dict[float, list[float]] = {margin: [] for margin in margins}
+    for dump in dumps:
+        for index in range(len(dump)):
+            pair = dump[index]
+            logits = pair_logits(network, info, pair)
+            for margin in margins:
+                filtered = interpret(logits - (margin - info.margin), shifted_info(info, margin))
+                weighted = to_correspondences(pair, filtered.weights).subset(filtered.kept)
+                estimate = ESTIMATORS[EIGHT_POINT](weighted, EstimatorOptions())
+                errors[margin].append(pose_error(estimate, pair))
+    return {margin: mean_average_precision(np.array(found)) for margin, found in errors.items()}
