@@ -74,7 +74,6 @@ def plot_reliability(path: Path, scores: np.ndarray, true: np.ndarray, title: st
     error = expected_calibration_error(scores, true)
     top.plot(mean, share, marker="o", markersize=4, label=f"scores, ECE {error:.3f}")
     top.set(ylabel="share of true matches", xlim=(0, 1), ylim=(0, 1), title=title)
-    top.set_aspect("equal")
     top.legend(frameon=False)
     bottom.bar((np.arange(BINS) + 0.5) / BINS, count / count.sum(), 0.9 / BINS, log=True)
     bottom.set(xlabel="score", ylabel="share of matches")
