@@ -54,12 +54,13 @@ def onnx_extractor(path: Path, kind: str, max_keypoints: int, spread: bool) -> E
     fixed, the image is resized and the keypoints are scaled back; if they are free, the image is
     padded at the right and bottom.
 
-    Outputs, all with or without a batch dimension of 1, in one of two forms:
+    Outputs, in one of two forms:
 
-    - Raw heads, see `heads.find_heads`: keypoint logits (65, H/8, W/8), descriptors
-      (D, H/8, W/8), and optionally reliability (1, H/8, W/8).
-    - Keypoints (N, 2) as x and y, descriptors (N, D) or (D, N), and optionally scores (N,). They
-      are recognized by "keypoint" or "kpt", "desc" and "score" in their names, otherwise by shape.
+    - Raw heads, see `heads.find_heads`: keypoint logits (1, 65, H/8, W/8), descriptors
+      (1, D, H/8, W/8), and optionally reliability (1, 1, H/8, W/8).
+    - Keypoints (N, 2) as x and y, descriptors (N, D) or (D, N), and optionally scores (N,), all
+      with or without a batch dimension of 1. They are recognized by "keypoint" or "kpt", "desc"
+      and "score" in their names, otherwise by shape.
       Keypoints are pixels of the input; if all lie within [-1, 1] they are fractions of it, where
       -1 and 1 are the centers of the first and last pixels, as ALIKED gives them. Without scores,
       the keypoints count as sorted by strength.

@@ -93,6 +93,21 @@ def test_stored_features_give_the_same_scores_as_extracted_ones(pair_set, tmp_pa
     assert [s.error_deg for s in stored] == [s.error_deg for s in extracted]
 
 
+def test_learned_features_come_from_the_extractor_model(pair_set, heads_model):
+    solvers = {"poselib+ratio": RelativePoseSolver("poselib+ratio", "own")}
+    scores = evaluate_pairs(pair_set, solvers, features="own", extractor_model=heads_model())
+    assert len(scores["poselib+ratio"]) == 3
+
+
+def test_xfeat_and_its_filter_find_the_poses(pair_set, data_dir):
+    model = data_dir / "weights" / "xfeat" / "xfeat_480x640_gray_heads.onnx"
+    if not model.is_file():
+        pytest.skip(f"{model} does not exist: no weights of XFeat")
+    solvers = {"cn": RelativePoseSolver("cn", "xfeat", device="cpu")}
+    scores = evaluate_pairs(pair_set, solvers, features="xfeat", extractor_model=model)
+    assert summarize(scores["cn"])["map"]["10"] > 0.6
+
+
 def test_limit_bounds_the_number_of_pairs(pair_set):
     scores = evaluate_pairs(pair_set, {"m": RelativePoseSolver("poselib+ratio")}, limit=2).scores
     assert len(scores["m"]) == 2
