@@ -193,11 +193,13 @@ class OdometryNode(LifecycleNode):
 
     def _track(self, pair: _Pair, prepared: PendingImage) -> None:
         """Track one image; an error is reported and does not affect the next image."""
-        self._mounting.wait_for(pair.image.header.frame_id, self._stopping)
         inputs = self._inputs
         if inputs is None:  # closed while the image waited
             return
         try:
+            self._mounting.wait_for(pair.image.header.frame_id, self._stopping)
+            if self._stopping.is_set():
+                return
             with self._lock:
                 self._process(pair, prepared, inputs)
         except LgcError as error:
