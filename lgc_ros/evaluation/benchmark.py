@@ -75,11 +75,9 @@ def run_bench(
         extractor_model: ONNX file of a learned extractor to compare SIFT with, if any.
         progress: called with the number of finished rounds and their total.
     """
-    many = 3 * rounds
-    few = max(1, rounds // 3)
+    many, few = 3 * rounds, max(1, rounds // 3)
     total = 3 * rounds + 2 * many + 5 * WARM_UP_ROUNDS + few + 1
-    if extractor_model:
-        total += many + WARM_UP_ROUNDS
+    total += many + WARM_UP_ROUNDS if extractor_model else 0
     done = iter(range(1, total + 1))
 
     def tick() -> None:

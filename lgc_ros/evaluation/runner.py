@@ -190,18 +190,15 @@ def run_odometry(
             if frame.T_wc is not None:
                 truth.append((frame.stamp_ns, frame.T_wc))
             cloud.add(frame, state)
-            if video is not None:
-                video.add(frame, state)
-            if pictures is not None:
-                pictures.add(frame, state)
+            _draw(frame, state, video, pictures)
             if viewer is not None:
                 viewer.add(frame, state, odometry.map)
                 viewer.revise(revised)
             progress(state)
     except KeyboardInterrupt:
+        interrupted = True
         if not states:
             raise
-        interrupted = True
         log.warning("interrupted after %d frames: results cover these frames only", len(states))
     if not states:
         raise LgcError("the source has no frames")
@@ -234,6 +231,15 @@ def _frames(
         return
     with thread_limit(threads):
         yield from ((frame, None) for frame in source)
+
+
+def _draw(
+    frame: Frame, state: OdometryState, video: VideoWriter | None, pictures: RunPictures | None
+) -> None:
+    if video is not None:
+        video.add(frame, state)
+    if pictures is not None:
+        pictures.add(frame, state)
 
 
 def _replace(states: list[OdometryState], revised: list[OdometryState]) -> None:

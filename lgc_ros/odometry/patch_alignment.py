@@ -79,7 +79,7 @@ def align_patches(
 @compiled_for_vectors
 def _align_level(template, image, points, inverses, positions, found, level):
     """Improve `positions` at one level; patches that are not found there are marked in `found`."""
-    scale = 1.0 / 2**level
+    scale, count = 1.0 / 2**level, SIDE * SIDE
     patch = np.empty((SIDE + 2, SIDE + 2), np.float32)
     gx, gy = np.empty((SIDE, SIDE), np.float32), np.empty((SIDE, SIDE), np.float32)
     seen = np.empty((SIDE, SIDE), np.float32)
@@ -92,26 +92,7 @@ def _align_level(template, image, points, inverses, positions, found, level):
             if level == 0:
                 found[n] = False
             continue
-        xx = xy = yy = sx = sy = xt = yt = t = tt = np.float32(0.0)
-        for i in range(SIDE):
-            for j in range(SIDE):
-                a = np.float32(0.5) * (patch[i + 1, j + 2] - patch[i + 1, j])
-                b = np.float32(0.5) * (patch[i + 2, j + 1] - patch[i, j + 1])
-                c = patch[i + 1, j + 1]
-                gx[i, j], gy[i, j] = a, b
-                xx += a * a
-                xy += a * b
-                yy += b * b
-                sx += a
-                sy += b
-                xt += a * c
-                yt += b * c
-                t += c
-                tt += c * c
-        count = SIDE * SIDE
-        # Everything about its mean, since the brightness of patches may differ.
-        xx, xy, yy = xx - sx * sx / count, xy - sx * sy / count, yy - sy * sy / count
-        xt, yt, tt = xt - sx * t / count, yt - sy * t / count, tt - t * t / count
+        xx, xy, yy, sx, sy, xt, yt, tt = _gradients(patch, gx, gy)
         determinant = xx * yy - xy * xy
         smaller = 0.5 * (xx + yy - np.sqrt((xx - yy) ** 2 + 4 * xy * xy))
         if smaller < MIN_GRADIENT**2 * count:
@@ -153,6 +134,37 @@ def _align_level(template, image, points, inverses, positions, found, level):
             continue
         found[n] = _correlation(patch, seen) > MIN_CORRELATION
         positions[n, 0], positions[n, 1] = x, y
+
+
+@compiled_for_vectors
+def _gradients(patch, gx, gy):
+    """Fill the gradients of a template, which has a border of one pixel.
+
+    Returns:
+        Their second moments xx, xy and yy, their sums x and y, their products with the template,
+        and its own second moment. All moments are about the mean, since the brightness of patches
+        may differ.
+    """
+    xx = xy = yy = sx = sy = xt = yt = t = tt = np.float32(0.0)
+    for i in range(SIDE):
+        for j in range(SIDE):
+            a = np.float32(0.5) * (patch[i + 1, j + 2] - patch[i + 1, j])
+            b = np.float32(0.5) * (patch[i + 2, j + 1] - patch[i, j + 1])
+            c = patch[i + 1, j + 1]
+            gx[i, j], gy[i, j] = a, b
+            xx += a * a
+            xy += a * b
+            yy += b * b
+            sx += a
+            sy += b
+            xt += a * c
+            yt += b * c
+            t += c
+            tt += c * c
+    count = SIDE * SIDE
+    xx, xy, yy = xx - sx * sx / count, xy - sx * sy / count, yy - sy * sy / count
+    xt, yt, tt = xt - sx * t / count, yt - sy * t / count, tt - t * t / count
+    return xx, xy, yy, sx, sy, xt, yt, tt
 
 
 @compiled_for_vectors

@@ -34,10 +34,9 @@ log = logging.getLogger(__name__)
 CLOCK_TOPIC = "/clock"
 STATIC_TOPICS = ("/tf_static",)
 DEPTH = 100
-# Discovered subscribers connect within milliseconds, or later on a busy machine.
-CONNECTED_S = 3.0
-# Maximum wait for subscribers to acknowledge the last messages.
-ACKNOWLEDGED_S = 10.0
+# Maximum waits for subscribers: to connect once they are discovered, which takes milliseconds or
+# longer on a busy machine, and to acknowledge the last messages.
+CONNECTED_S, ACKNOWLEDGED_S = 3.0, 10.0
 # Consecutive images without an answer after which playback fails.
 MAX_UNANSWERED = 3
 
