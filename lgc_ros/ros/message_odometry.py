@@ -14,6 +14,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from lgc_ros.errors import ImageError
 from lgc_ros.features.base import Extractor, Features
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.geometry.camera_checks import camera_warnings
 from lgc_ros.images.encoding import image_from_message
 from lgc_ros.images.frame import Frame
 from lgc_ros.images.stamps import stamp_ns
@@ -77,6 +78,7 @@ class MessageOdometry:
         rectified: whether images are rectified: P of camera_info applies instead of K and D.
         background: whether keyframes are mapped in a thread of their own.
         on_reset: called with the reason when odometry is re-initialized.
+        on_warning: called with what is unusual about a new calibration.
     """
 
     def __init__(
@@ -85,10 +87,11 @@ class MessageOdometry:
         rectified: bool,
         background: bool,
         on_reset: Callable[[str], None],
+        on_warning: Callable[[str], None],
     ) -> None:
         self.odometry = VisualOdometry(options, background=background)
         self._rectified = rectified
-        self._on_reset = on_reset
+        self._on_reset, self._on_warning = on_reset, on_warning
         self._calibration: tuple | None = None
         self._camera: Camera | None = None
         self._last: OdometryState | None = None
@@ -166,6 +169,8 @@ class MessageOdometry:
                 return self._camera
             self.reset("camera_info has changed")
         self._calibration, self._camera = calibration, camera
+        for warning in camera_warnings(camera):
+            self._on_warning(warning)
         return camera
 
     def _checked_stamp(self, message: Image | CompressedImage) -> int:

@@ -111,7 +111,11 @@ class OdometryNode(LifecycleNode):
 
     def _new_odometry(self, p: NodeParameters) -> MessageOdometry:
         return MessageOdometry(
-            p.odometry, p.rectified, p.background_mapping, self._on_reinitialized
+            p.odometry,
+            p.rectified,
+            p.background_mapping,
+            self._on_reinitialized,
+            self.get_logger().warning,
         )
 
     @log_failure
