@@ -106,7 +106,8 @@ def _write_states(path: Path, states: list[OdometryState]) -> None:
     writer = csv.writer(file, lineterminator="\n")
     pose = ("x", "y", "z", "qx", "qy", "qz", "qw")
     sigmas = ("sigma_x", "sigma_y", "sigma_z", "sigma_rx", "sigma_ry", "sigma_rz")
-    writer.writerow(["stamp_ns", "status", "keyframe", *pose, *sigmas, *COUNTS, "message"])
+    head = ("stamp_ns", "status", "keyframe", "tracking")
+    writer.writerow([*head, *pose, *sigmas, *COUNTS, "message"])
     for state in states:
         w, x, y, z = mat2quat(state.T_wc[:3, :3])
         numbers = (*state.T_wc[:3, 3], x, y, z, w, *np.sqrt(np.diag(state.covariance)))
@@ -115,6 +116,7 @@ def _write_states(path: Path, states: list[OdometryState]) -> None:
                 state.stamp_ns,
                 state.status,
                 int(state.keyframe),
+                state.tracking,
                 *(f"{number:.9g}" for number in numbers),
                 *(state.counts.get(name, 0) for name in COUNTS),
                 state.message,
