@@ -49,18 +49,18 @@ def test_scores_equal_those_of_the_network(sift_filter):
     assert np.array_equal(result.kept, result.logits > info.keep_above)
 
 
-def test_a_margin_takes_weights_away_but_changes_neither_scores_nor_decisions(
+def test_a_margin_decides_on_weights_but_changes_neither_scores_nor_decisions(
     sift_filter, tmp_path
 ):
-    """A model whose margin is larger by 3, and all logits and thresholds lower by 3."""
+    """A model whose margin is smaller by 3, and all logits and thresholds higher by 3."""
     network, info = load_checkpoint("sift")
     with torch.no_grad():
-        network.output.bias -= 3
+        network.output.bias += 3
     shifted = replace(
         info,
-        keep_above=info.keep_above - 3,
-        trust_above=info.trust_above - 3,
-        margin=info.margin + 3,
+        keep_above=info.keep_above + 3,
+        trust_above=info.trust_above + 3,
+        margin=info.margin - 3,
     )
     path = tmp_path / "shifted.safetensors"
     save_checkpoint(path, network, shifted)
@@ -69,9 +69,10 @@ def test_a_margin_takes_weights_away_but_changes_neither_scores_nor_decisions(
     assert np.array_equal(after.kept, before.kept)
     np.testing.assert_allclose(after.scores, before.scores, atol=1e-5)
     assert after.trust_score == pytest.approx(before.trust_score, abs=1e-5)
-    light = (before.logits > 0) & (before.logits < 3)
+    light = (before.logits > -2.9) & (before.logits < 0)
     assert light.any()
-    assert not after.weights[light].any()
+    assert not before.weights[light].any()
+    assert (after.weights[light] > 0).all()
     poses = [RelativePoseSolver("cn", model=model)(matches).pose for model in ("sift", path)]
     np.testing.assert_allclose(poses[0].E_10, poses[1].E_10, atol=1e-6)
 

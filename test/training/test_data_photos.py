@@ -78,7 +78,7 @@ def test_a_doubtful_reconstruction_is_refused_with_its_figures(rendered, models,
     assert quality["epipolar_px"] < 1
     with pytest.raises(DatasetError, match=r"doubtful \(only 7 of 7 photos are registered\)"):
         read_photos(rendered[0], models=str(models), min_registered=1.1)
-    with pytest.raises(DatasetError, match=r"points are .* px off.*; fresh matches are .* px off"):
+    with pytest.raises(DatasetError, match=r"reprojection error is .* px; .*matches is .* px"):
         read_photos(rendered[0], models=str(models), max_reprojection_px=0.0, max_epipolar_px=0.0)
 
 
