@@ -26,7 +26,7 @@ demo: install  ## run the node on a synthetic sequence; open results/demo/report
 	$(BIN)/lgc demo --out results/demo
 
 test: install  ## run all tests; ARGS="-k camera" selects some
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: lint types  ## lint, types and unit tests in parallel: the fast inner loop
 	$(BIN)/python -m pytest -q -n auto -m "not slow and not ros" $(ARGS)

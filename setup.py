@@ -23,6 +23,7 @@ EXTRAS = {
         "ros-jazzy-std-srvs==5.3.6",
         "ros-jazzy-visualization-msgs==5.3.6",
     ],
+    "exif": ["pillow>=9.0"],
     "features": HDF5,
     "bags": ["rosbags>=0.11"],
     "onnx": ["onnx>=1.15", "onnxruntime>=1.17"],
@@ -35,6 +36,8 @@ EXTRAS = {
         "pycolmap>=3.12",
         "tensorboard>=2.14",
     ],
+    # Its API changes with every minor version.
+    "view": ["rerun-sdk==0.41.*"],
     # colcon runs pytest only when it finds it in this extra.
     "test": [
         "catkin_pkg>=1.0",
@@ -69,7 +72,7 @@ setup(
             "models/*.md",
             "models/*.safetensors",
             "py.typed",
-            "visualization/report.html",
+            "visualization/report*.html",
         ]
     },
     data_files=[

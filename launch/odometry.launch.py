@@ -29,6 +29,8 @@ CONFIG = Path(__file__).resolve().parents[1] / "config"
 NODE = "lgc_odometry"
 # The node finishes the current frame, which may take long on a small computer.
 CLOSING_S = "30"
+# A killed process leaves its shared memory behind.
+KILLED_AFTER_S = "20"
 TRUE_FALSE = ("true", "false")
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
 
@@ -63,6 +65,7 @@ PARAMETERS: dict[str, Callable[[str], Any]] = {
     "base_frame": str,
     "base_to_camera": _numbers,
     "publish_tf": _boolean,
+    "background_mapping": _boolean,
 }
 
 
@@ -150,6 +153,7 @@ def _start(context: LaunchContext) -> list[Action]:
         output="screen",
         emulate_tty=True,
         sigterm_timeout=CLOSING_S,
+        sigkill_timeout=KILLED_AFTER_S,
     )
     frame = ["--fixed-frame", value("odom_frame")] if value("odom_frame") else []
     rviz = Node(

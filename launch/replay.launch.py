@@ -30,8 +30,9 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import LaunchConfiguration
 from launch_ros.substitutions import ExecutableInPackage
 
+from lgc_ros.errors import did_you_mean
 from lgc_ros.ros.dds_profile import choose_dds_profile
-from lgc_ros.ros.launching import checked_arguments, nearest
+from lgc_ros.ros.launching import checked_arguments
 
 # The installed share folder and the checkout have the same layout.
 SHARE = Path(__file__).resolve().parents[1]
@@ -40,6 +41,8 @@ PROCESSES = 3  # node, player and recorder
 RECORDING = "odometry.mcap"
 OUTPUTS = ("odometry", "pose", "relative_pose", "path", "inliers", "matches_image")
 ALIGNMENTS = ("sim3", "se3", "scale", "none")
+# The node may take minutes to start on a small computer.
+START_S = 300.0
 # With in_step:=false, the node may still be processing after the last image.
 LAST_FRAME_S = 3.0
 # Time to write the index of the recording on a busy machine.
@@ -49,7 +52,11 @@ CLOSING_S = "60"
 def generate_launch_description() -> LaunchDescription:
     node = IncludeLaunchDescription(
         PythonLaunchDescriptionSource(str(SHARE / "launch" / "odometry.launch.py")),
-        launch_arguments={"use_sim_time": "true", "reliable": "true"}.items(),
+        launch_arguments={
+            "use_sim_time": "true",
+            "reliable": "true",
+            "background_mapping": "false",  # repeatable
+        }.items(),
     )
     description = LaunchDescription(
         [
@@ -121,7 +128,8 @@ def _prepare(context: LaunchContext) -> None:
     """Check the arguments before any process starts."""
     for output in LaunchConfiguration("record").perform(context).split():
         if output not in OUTPUTS:
-            raise ValueError(f"record:={output} is not an output: {nearest(output, OUTPUTS)}")
+            hint = did_you_mean(output, OUTPUTS)
+            raise ValueError(f"record:={output} is not an output: {hint}")
     bag, out = (Path(LaunchConfiguration(name).perform(context)) for name in ("bag", "out"))
     if not bag.exists():
         raise FileNotFoundError(f"bag:={bag} does not exist: give the path of a bag")
@@ -158,7 +166,7 @@ def _replay(context: LaunchContext) -> list[Action]:
     record = _lgc(dds, "record", str(recording), *topics, "/diagnostics")
     play = _lgc(
         *(dds, "play", bag, "--clock", "--reliable", f"--rate={value('rate')}"),
-        *(*held, *awaited, *step),
+        *(*held, *awaited, f"--wait-timeout={START_S}", *step),
     )
     gt = value("gt")
     truth = gt if not gt or Path(gt).is_file() else f"{bag}:{gt}"

@@ -1,5 +1,19 @@
 """Errors that a user can solve: every message names the cause and the remedy."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """End of a message about an unknown name: the closest known one, or `otherwise`, or all."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    return f"known are {', '.join(known)}" if otherwise is None else otherwise
+
 
 class LgcError(Exception):
     """Base of all errors shown to the user without a traceback."""
@@ -35,3 +49,11 @@ class ConfigError(LgcError):
 
 class DatasetError(LgcError):
     """A data set with ground truth is missing a file or holds a wrong value."""
+
+
+class OutputError(LgcError):
+    """A result cannot be written: the disk is full, read-only, or the path is taken."""
+
+
+class Interrupted(LgcError):
+    """The user ended the work with Ctrl-C before it was complete."""

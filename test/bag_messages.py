@@ -11,10 +11,13 @@ typesys = pytest.importorskip("rosbags.typesys")
 STORE = typesys.get_typestore(typesys.Stores.ROS2_JAZZY)
 
 
-def write_messages(folder, messages, storage="MCAP"):
+def write_messages(folder, messages, storage="MCAP", compression="NONE"):
     """Write (topic, recording time in ns, message) as a bag."""
     plugin = getattr(rosbag2.StoragePlugin, storage)
-    with rosbag2.Writer(folder, version=9, storage_plugin=plugin) as writer:
+    writer = rosbag2.Writer(folder, version=9, storage_plugin=plugin)
+    mode = getattr(rosbag2.CompressionMode, compression)
+    writer.set_compression(mode, rosbag2.CompressionFormat.ZSTD)
+    with writer:
         connections = {}
         for topic, time_ns, message in messages:
             kind = message.__msgtype__

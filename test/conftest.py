@@ -1,6 +1,7 @@
 """Settings, markers and rendered views shared by all tests."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -20,22 +21,32 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.ros)
 
 
+@pytest.fixture
+def little_room():
+    """Writing more than 4 KiB to a file fails, as on a full disk, here and in child processes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 @pytest.fixture(scope="session")
-def walk():
+def walk(world):
     """A noisy walk of 60 frames through a synthetic room."""
     from lgc_ros.sources.synthetic import SyntheticSource
 
-    return SyntheticSource("walk", 60, noise=2.0)
+    return SyntheticSource("walk", 60, noise=2.0, world=world)
 
 
 @pytest.fixture(scope="session")
-def short_walk():
+def short_walk(world):
     """14 small frames of a walk, in memory."""
     from runs import CAMERA, Frames
 
     from lgc_ros.sources.synthetic import SyntheticSource
 
-    return Frames(SyntheticSource("walk", 14, rate_hz=10.0, camera=CAMERA, noise=1.5))
+    options = {"rate_hz": 10.0, "camera": CAMERA, "noise": 1.5, "world": world}
+    return Frames(SyntheticSource("walk", 14, **options))
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +71,7 @@ def tum_folder(short_walk, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def world():
-    """A synthetic room."""
+    """A synthetic room; painting it takes seconds."""
     from lgc_ros.synthetic import World
 
     return World(seed=0)
@@ -81,3 +92,13 @@ def data_dir():
     if not path:
         pytest.skip("LGC_DATA_DIR is not set: no real data to read")
     return Path(path)
+
+
+@pytest.fixture
+def heads_model(tmp_path):
+    """A function that writes a small extractor with raw heads, see `write_heads_model`."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from extractors import write_heads_model
+
+    return lambda name="a", **options: write_heads_model(tmp_path / f"{name}.onnx", **options)

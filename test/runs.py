@@ -13,6 +13,7 @@ RESULTS = {
     "trajectory.png",
     "config.yaml",
     "metrics.json",
+    "map.ply",
 }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from calibrations import FILES
 from hypothesis import given
 from hypothesis import strategies as st
 from sequences import START_NS, STEP_NS, picture, pose
@@ -26,6 +27,7 @@ from lgc_ros.images.encoding import IMAGE_ENCODINGS, depth_from_message, image_f
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.profiles import dump_profile, load_profile
+from lgc_ros.runtime.safe_yaml import parse_yaml
 from lgc_ros.sources import open_source
 from lgc_ros.sources.bag_writer import write_bag
 
@@ -156,6 +158,19 @@ def test_a_calibration_with_a_wrong_value_is_refused_or_finite(calibration, data
     place = data.draw(st.sampled_from(list(places(content))))
     path.write_text(yaml.safe_dump(replaced(content, place, value)))
     check_camera(path)
+
+
+@pytest.mark.parametrize("name", FILES)
+@given(data=st.data(), value=wrong_values, damage=damages())
+def test_a_damaged_calibration_of_another_program_is_refused_or_finite(
+    tmp_path_factory, name, data, value, damage
+):
+    path = tmp_path_factory.getbasetemp() / "foreign.yaml"
+    content = parse_yaml(FILES[name])
+    place = data.draw(st.sampled_from(list(places(content))))
+    for text in (damage(FILES[name].encode()), yaml.safe_dump(replaced(content, place, value))):
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        check_camera(path)
 
 
 @given(data=st.data(), value=wrong_values)

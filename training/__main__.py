@@ -6,12 +6,14 @@ from pathlib import Path
 
 import typer
 
-from lgc_ros.errors import LgcError
+from lgc_ros.cli.app import App
+from lgc_ros.cli.errors import calm_interrupts, explained_errors
+from lgc_ros.cli.output import echo_written, stdout
 from lgc_ros.runtime.allocator import retain_freed_memory
 from lgc_ros.runtime.safe_yaml import YamlError, parse_yaml
-from training.progress import CONSOLE, log_to_console, progress_bar
+from training.progress import log_to_console, progress_bar
 
-app = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
+app = App(__doc__)
 
 
 @app.callback()
@@ -31,6 +33,7 @@ def prepare(
     """Extract, match and label image pairs; call again to resume after an interruption."""
     from training.prepare import prepare as run
     from training.prepare import read_config
+    from training.tables import dump_table
 
     with progress_bar() as bar:
         rows: dict[str, int] = {}
@@ -41,8 +44,8 @@ def prepare(
             bar.update(rows[stage], completed=done)
 
         dumps = run(read_config(config), out, workers, scheduler, show)
-    for dump in dumps:
-        typer.echo(dump)
+    stdout.print(dump_table(dumps))
+    echo_written(*dumps)
 
 
 @app.command()
@@ -106,6 +109,7 @@ def evaluate(
     """The paper's protocol over many sequences; call again to resume after an interruption."""
     from training.evaluate import evaluate as run
     from training.evaluate import make_evaluate_config
+    from training.tables import evaluation_table
 
     groups = {name: paths.split(",") for name, paths in map(_halves, group)}
     if sets:
@@ -127,7 +131,8 @@ def evaluate(
             bar.update(row, completed=done, total=total)
 
         results = run(settings, out, workers, scheduler, show)
-    typer.echo(results)
+    stdout.print(evaluation_table(results))
+    echo_written(results)
 
 
 @app.command()
@@ -208,11 +213,8 @@ def _key_value(text: str) -> tuple[str, object]:
 
 def main() -> None:
     """Run the command line; an error the user can solve is a sentence, not a traceback."""
-    try:
+    with explained_errors(), calm_interrupts():
         app()
-    except LgcError as error:
-        CONSOLE.print(f"Error: {error}", style="red", markup=False, highlight=False)
-        raise SystemExit(1) from error
 
 
 if __name__ == "__main__":

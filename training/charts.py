@@ -12,6 +12,8 @@ import numpy as np
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
+from lgc_ros.visualization.figures import save_figure
+
 COLOURS = plt.get_cmap("tab10").colors
 HEIGHT_IN = 3.2
 MIN_WIDTH_IN = 3.5
@@ -87,8 +89,7 @@ def bar_chart(path: Path, panels: Sequence[Panel], ylabel: str = "mAP") -> None:
         fontsize="small",
         frameon=False,
     )
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save_figure(path, figure)
 
 
 def _family(name: str) -> str:

@@ -42,9 +42,10 @@ from lgc_ros.filter.checkpoint import find_model, load_checkpoint
 from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.geometry import epipolar as geometry
 from lgc_ros.matching.correspondences import Correspondences
+from lgc_ros.runtime.output_files import make_folder, write_file
 from training.data.batches import open_dump
 from training.pair_sets import PairSet, evenly_spaced, find_pair_sets
-from training.parallel import Progress, run_tasks, task_executor, written_at_once
+from training.parallel import Progress, run_tasks, task_executor
 from training.predicted_poses import read_poses, score_poses
 from training.settings import build, read_mapping
 from training.validation import to_correspondences
@@ -114,7 +115,7 @@ def evaluate(
         read_poses(Path(file))
     digest = _digest(config, jobs)
     work = out / f"{digest[:12]}.work"
-    work.mkdir(parents=True, exist_ok=True)
+    make_folder(work)
     parts = [work / f"{number:04d}.json" for number in range(len(jobs))]
     tasks = [
         (_evaluate_job, *job, config, part)
@@ -130,8 +131,7 @@ def evaluate(
         "models": models,
         "records": [record for part in parts for record in json.loads(part.read_text("utf-8"))],
     }
-    with written_at_once(out / RESULTS_FILE) as temporary:
-        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_file(out / RESULTS_FILE, json.dumps(results, indent=1) + "\n")
     shutil.rmtree(work)
     return out / RESULTS_FILE
 
@@ -159,13 +159,16 @@ def _evaluate_job(pairs: PairSet, keypoints: int, config: EvaluateConfig, part: 
     if pairs.in_dump:
         scores = _evaluate_dump(pairs, ways, config.limit)
     else:
-        scores = evaluate_pairs(
+        results = evaluate_pairs(
             pairs.path,
             ways,
             features=config.features,
             max_keypoints=keypoints,
             limit=config.limit,
         )
+        if results.interrupted:  # to be evaluated again when it is resumed
+            raise KeyboardInterrupt
+        scores = results.scores
     common = {
         "sequence": pairs.name,
         "group": pairs.group,
@@ -181,8 +184,7 @@ def _evaluate_job(pairs: PairSet, keypoints: int, config: EvaluateConfig, part: 
         if rows:
             outside = {**common, "features": None, "keypoints": None, "method": name}
             records.append({**outside, "model": None, **_scores(rows)})
-    with written_at_once(part) as temporary:
-        temporary.write_text(json.dumps(records), encoding="utf-8")
+    write_file(part, json.dumps(records))
 
 
 def _scores(rows: list[PairScore]) -> dict:

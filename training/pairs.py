@@ -6,7 +6,6 @@ K, same size), all others are linked or copied.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from functools import lru_cache
@@ -18,6 +17,8 @@ import numpy as np
 from lgc_ros.errors import CameraError, DatasetError
 from lgc_ros.evaluation.pairs import Pair, format_pair
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.runtime.output_files import complete_file, explained, make_folder, write_file
+from lgc_ros.visualization.matches import write_image
 from training.data.scene import PosedImage, PosedScene, relative_pose, usable_pairs
 
 
@@ -62,7 +63,7 @@ def write_pairs(
         lines.append(format_pair(pair))
     for name, image in images.items():
         _place(image, out / "images" / name, copy)
-    (out / "pairs.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_file(out / "pairs.txt", "\n".join(lines) + "\n")
     return len(lines)
 
 
@@ -75,7 +76,7 @@ def _name(scene: PosedScene, image: PosedImage) -> str:
 
 
 def _place(image: PosedImage, target: Path, copy: bool) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     target.unlink(missing_ok=True)
     if image.camera.has_distortion or image.path is None:
         pixels = image.load()
@@ -83,11 +84,13 @@ def _place(image: PosedImage, target: Path, copy: bool) -> None:
             image.camera.check_image(pixels)
         except CameraError as error:
             raise DatasetError(f"{image.path or image.name}: {error}.") from error
-        cv2.imwrite(str(target), undistort(pixels, image.camera))
+        write_image(target, undistort(pixels, image.camera))
     elif copy:
-        shutil.copyfile(image.path, target)
+        with complete_file(target) as temporary:
+            shutil.copyfile(image.path, temporary)
     else:
-        os.symlink(image.path.resolve(), target)
+        with explained(target):
+            target.symlink_to(image.path.resolve())
 
 
 def undistort(image: np.ndarray, camera: Camera) -> np.ndarray:

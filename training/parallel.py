@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from pathlib import Path
 
 import cv2
 
@@ -86,14 +85,3 @@ def _end_with_parent() -> None:
     """A worker whose parent was killed would wait for tasks for ever."""
     multiprocessing.parent_process().join()
     os._exit(1)
-
-
-@contextmanager
-def written_at_once(path: Path) -> Iterator[Path]:
-    """A path to write to, renamed to `path` at the end: a kill leaves no half-written file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -26,7 +26,8 @@ import numpy as np
 
 import lgc_ros
 from lgc_ros.errors import CameraError, ConfigError, DatasetError, FeatureError
-from lgc_ros.features.base import Features, make_extractor
+from lgc_ros.features.base import Extractor, Features, make_extractor
+from lgc_ros.runtime.output_files import complete_file, make_folder, write_file
 from training.data.dump import Dump, LabelledPair, write_dump
 from training.data.labels import MIN_MATCHES, label_pair
 from training.data.readers import read_scene, scene_paths
@@ -39,7 +40,7 @@ from training.data.scene import (
     split_scene,
     usable_pairs,
 )
-from training.parallel import Progress, run_tasks, task_executor, written_at_once
+from training.parallel import Progress, run_tasks, task_executor
 from training.settings import build, read_mapping
 
 CHUNK_PAIRS = 32
@@ -63,11 +64,12 @@ class DataSource:
 
 @dataclass(frozen=True)
 class FeatureOptions:
-    """Arguments of `lgc_ros.features.base.make_extractor`."""
+    """Arguments of `lgc_ros.features.base.make_extractor`; `model` may hold variables."""
 
     name: str = "sift"
     max_keypoints: int = 2000
     spread: bool = False
+    model: str | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def prepare(
     Complete dumps are kept. Dumps do not depend on the number of workers.
     """
     out = out.resolve()  # workers may run elsewhere
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     with task_executor(workers, scheduler) as executor:
         return [_prepare_split(config, split, out, executor, progress) for split in config.splits]
 
@@ -157,8 +159,8 @@ def _prepare_split(
         return dump_path
 
     work = out / f"{name}.{digest[:12]}.work"
-    (work / "features").mkdir(parents=True, exist_ok=True)
-    (work / "pairs").mkdir(exist_ok=True)
+    make_folder(work / "features")
+    make_folder(work / "pairs")
 
     used = [(s, i) for s, pairs in enumerate(chosen) for i in np.unique(pairs)]
     feature_path = {(s, i): work / "features" / f"{s:04d}-{i:06d}.npz" for s, i in used}
@@ -190,11 +192,10 @@ def _prepare_split(
             f"{name}: no pair has a baseline, enough visibility and {MIN_MATCHES} matches; "
             "lower the visibility threshold or check the poses."
         )
-    with written_at_once(dump_path) as temporary:
+    with complete_file(dump_path) as temporary:
         write_dump(temporary, (pair for shard in shards for pair in _read_all(shard)))
     manifest = _manifest(config, split, scenes, chosen, kept, digest)
-    with written_at_once(manifest_path) as temporary:
-        temporary.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    write_file(manifest_path, json.dumps(manifest, indent=1))
     shutil.rmtree(work)
     return dump_path
 
@@ -203,11 +204,18 @@ def _extract(image: PosedImage, options: FeatureOptions, path: Path) -> None:
     pixels = image.load()
     try:
         image.camera.check_image(pixels)
-        features = make_extractor(options.name, options.max_keypoints, options.spread)(pixels)
+        features = _extractor(options)(pixels)
     except (CameraError, FeatureError) as error:
         raise DatasetError(f"{image.path or image.name}: {error}.") from error
-    with written_at_once(path) as temporary, temporary.open("wb") as file:
+    with complete_file(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **vars(features))
+
+
+@lru_cache(maxsize=1)
+def _extractor(options: FeatureOptions) -> Extractor:
+    """The extractor of a worker; loading a learned one takes longer than running it."""
+    model = options.model and os.path.expandvars(options.model)
+    return make_extractor(options.name, options.max_keypoints, options.spread, model)
 
 
 @lru_cache(maxsize=CHUNK_PAIRS)
@@ -228,7 +236,7 @@ def _label_chunk(pairs: list[tuple[PosedImage, PosedImage, Path, Path]], shard: 
         )
         if pair is not None:
             labelled[number] = pair
-    with written_at_once(shard) as temporary:
+    with complete_file(shard) as temporary:
         write_dump(temporary, labelled.values())
         with h5py.File(temporary, "a") as file:
             file.attrs["kept"] = np.array(list(labelled), dtype=np.int64)

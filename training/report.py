@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lgc_ros.estimation.two_view import STAGES
 from lgc_ros.evaluation.pair_metrics import THRESHOLDS_DEG
+from lgc_ros.runtime.output_files import make_folder, write_file
 from training.charts import Panel, bar_chart
 from training.evaluate import DIRECT
 from training.markdown import missing, missing_variants, percent, table
@@ -38,7 +39,7 @@ CONTEXTS = {"cn": "Ours", "pointnet": "PointNet", "none": "Ours without CN"}
 
 def write_report(results: Results, out: Path) -> Path:
     """Write report.md and its figures into a folder."""
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     ablated = ablation_models(results)
     main = [r for r in results.records if r["model"] not in ablated] or results.records
     compared = Results(main, {k: v for k, v in results.models.items() if k not in ablated})
@@ -61,7 +62,7 @@ def write_report(results: Results, out: Path) -> Path:
         if body:
             lines += [f"## {title}", "", *body, ""]
     path = out / REPORT_FILE
-    path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    write_file(path, "\n".join(lines).rstrip() + "\n")
     return path
 
 

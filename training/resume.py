@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import torch
 import yaml
 
 from lgc_ros.errors import CheckpointError, ConfigError
+from lgc_ros.runtime.output_files import write_file
 from lgc_ros.runtime.safe_yaml import parse_yaml
 from training.config import TrainConfig
 
@@ -31,9 +33,9 @@ def config_yaml(config: TrainConfig) -> str:
 
 def write_resume_point(out: Path, config: TrainConfig, state: dict) -> None:
     """Write the state of a run; the file appears under its name only when complete."""
-    partial = out / (RESUME_FILE + ".partial")
-    torch.save({"config": config_yaml(config), **state}, partial)
-    partial.replace(out / RESUME_FILE)
+    content = io.BytesIO()
+    torch.save({"config": config_yaml(config), **state}, content)
+    write_file(out / RESUME_FILE, content.getvalue())
 
 
 def read_resume_point(out: Path, config: TrainConfig) -> dict | None:

@@ -16,9 +16,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from lgc_ros.errors import ConfigError, LgcError
+from lgc_ros.errors import ConfigError, Interrupted
 from lgc_ros.filter.checkpoint import ModelInfo, save_checkpoint
 from lgc_ros.filter.network import CorrespondenceNetwork
+from lgc_ros.runtime.output_files import make_folder, write_file
 from training.config import TrainConfig
 from training.data.batches import Batch, Batches, SourceConfig, open_dump
 from training.initialization import initial_network, load_teacher, thresholds
@@ -50,7 +51,7 @@ def train(config: TrainConfig, out: Path) -> Path:
             raise ConfigError(
                 f"batch {config.batch} cannot be shared by {process.world} processes"
             )
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         _Run(config, out, process).loop()
     best = out / BEST_FILE
     return best if best.is_file() else out / LAST_FILE
@@ -126,7 +127,7 @@ class _Run:
         )
         with ExitStack() as stack:
             if first:
-                (self.out / "config.yaml").write_text(config_yaml(config), encoding="utf-8")
+                write_file(self.out / "config.yaml", config_yaml(config))
                 opened = open_run_log(config, self.out, self.step, self.skipped)
                 self.run_log = stack.enter_context(opened)
             stop_requested = stack.enter_context(stop_requests())
@@ -141,7 +142,7 @@ class _Run:
                 if first:
                     self._validate_and_save(stop)
                 if stop and self.step < config.steps:
-                    raise LgcError(
+                    raise Interrupted(
                         f"training stopped at step {self.step} of {config.steps}: call it again "
                         "to continue"
                     )

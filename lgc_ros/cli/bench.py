@@ -9,7 +9,8 @@ import typer
 
 from lgc_ros.cli import tables
 from lgc_ros.cli.options import DeviceOption, JsonOption
-from lgc_ros.cli.output import echo_written, progress_bar, stdout, write_json
+from lgc_ros.cli.output import echo_written, progress_bar, stdout
+from lgc_ros.runtime.output_files import write_json
 
 
 def register(app: typer.Typer) -> None:
@@ -30,6 +31,12 @@ def bench(
             "set instead of rendered ones.",
         ),
     ] = None,
+    extractor_model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="ONNX file of a learned extractor: compare SIFT with it."
+        ),
+    ] = None,
     json_file: JsonOption = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Plot the times to this image file.")
@@ -44,7 +51,11 @@ def bench(
 
     with progress_bar("rounds") as update:
         results = run_bench(
-            rounds, device, pairs, lambda done, total: update(completed=done, total=total)
+            rounds,
+            device,
+            pairs,
+            extractor_model,
+            lambda done, total: update(completed=done, total=total),
         )
     stdout.print(*tables.benchmark(results, RATIOS))
     if json_file:

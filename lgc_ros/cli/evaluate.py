@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lgc_ros.cli import tables
+from lgc_ros.cli.app import App
+from lgc_ros.cli.errors import INTERRUPTED
 from lgc_ros.cli.options import (
     METHOD_HELP,
     AlignOption,
@@ -16,7 +19,10 @@ from lgc_ros.cli.options import (
     ComparedOption,
     DepthTopicOption,
     DeviceOption,
+    ErrorPlotOption,
     EveryOption,
+    ExtractorModelOption,
+    ForceOption,
     GroundTruthOption,
     ImageTopicOption,
     InfoTopicOption,
@@ -26,22 +32,41 @@ from lgc_ros.cli.options import (
     ModelOption,
     OdomTopicOption,
     OutOption,
+    PlaneOption,
     ProfileOption,
+    ReportOption,
     ScaleOption,
     SetOption,
+    SkipHeldOption,
     ThresholdOption,
 )
-from lgc_ros.cli.output import check_folder, echo_written, progress_bar, stdout, write_json
+from lgc_ros.cli.output import check_folder, echo_written, progress_bar, stdout
 from lgc_ros.cli.run import method_options, run_methods, run_recipe, scale_topics
+from lgc_ros.runtime.output_files import write_json
 
 log = logging.getLogger(__name__)
 
 BAG_METHODS = ["cn", "ransac+ratio"]
 
+PairMethodsOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help=f"{METHOD_HELP} Repeat to compare several."),
+]
+ImageFolderOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Image folder. Default: images/ beside pairs.txt."),
+]
+PairLimitOption = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Evaluate N evenly spaced pairs.")
+]
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Skip malformed lines and unreadable images.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = typer.Typer(no_args_is_help=True, help="Score methods on data with ground truth.")
+    group = App("Score methods on data with ground truth.")
     group.command("pairs")(pairs)
     group.command("trajectory")(trajectory)
     group.command("bag")(bag)
@@ -50,10 +75,7 @@ def register(app: typer.Typer) -> None:
 
 def pairs(
     folder: Annotated[Path, typer.Argument(help="Folder with pairs.txt and images/.")],
-    method: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help=f"{METHOD_HELP} Repeat to compare several."),
-    ] = None,
+    method: PairMethodsOption = None,
     keypoints: KeypointsOption = 2000,
     features: Annotated[
         str,
@@ -63,19 +85,13 @@ def pairs(
             "stored:.sift-2000.hdf5 or stored:.desc.h5 (LIFT).",
         ),
     ] = "sift",
+    extractor_model: ExtractorModelOption = None,
     model: ModelOption = None,
     device: DeviceOption = "auto",
     threshold: ThresholdOption = None,
-    images: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Image folder. Default: images/ beside pairs.txt."),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Evaluate N evenly spaced pairs.")
-    ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Skip malformed lines and unreadable images.")
-    ] = False,
+    images: ImageFolderOption = None,
+    limit: PairLimitOption = None,
+    skip_bad: SkipBadOption = False,
     json_file: JsonOption = None,
     out: Annotated[
         Path | None,
@@ -85,6 +101,7 @@ def pairs(
             help="Write results.json, errors.csv and a plot to this folder.",
         ),
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Score two-view methods on image pairs with known poses.
 
@@ -95,39 +112,50 @@ def pairs(
     from lgc_ros.estimation.methods import DEFAULT_METHODS
     from lgc_ros.estimation.two_view import RelativePoseSolver, estimator_options
     from lgc_ros.evaluation.pair_metrics import summarize
-    from lgc_ros.evaluation.pair_runner import evaluate_pairs, feature_kind, write_pair_report
+    from lgc_ros.evaluation.pair_runner import (
+        earlier_pair_results,
+        evaluate_pairs,
+        feature_kind,
+        write_pair_results,
+    )
+    from lgc_ros.runtime.result_folders import result_folder
 
     kind = feature_kind(features)
     solvers = {
         name: RelativePoseSolver(name, kind, model, device, estimator_options(name, threshold))
         for name in dict.fromkeys(method or DEFAULT_METHODS)
     }
-    with progress_bar(f"pairs of {folder.name}") as update:
-        scores = evaluate_pairs(
+    with (
+        result_folder(out, earlier_pair_results, force) if out else nullcontext(),
+        progress_bar(f"pairs of {folder.name}") as update,
+    ):
+        done = evaluate_pairs(
             folder,
             solvers,
             features=features,
             max_keypoints=keypoints,
+            extractor_model=extractor_model,
             limit=limit,
             images=images,
             skip_bad=skip_bad,
             progress=lambda done, total: update(completed=done, total=total),
         )
-    results = {
-        "dataset": folder.resolve().name,
-        "features": features,
-        "keypoints": keypoints,
-        "methods": {name: summarize(rows) for name, rows in scores.items()},
-    }
+        results = {
+            "dataset": folder.resolve().name,
+            "features": features,
+            "keypoints": keypoints,
+            "methods": {name: summarize(rows) for name, rows in done.scores.items()},
+        }
+        if json_file:
+            write_json(json_file, results)
+        if out:
+            write_pair_results(out, results, done)
     stdout.print(
         tables.pair_accuracy(results), tables.pair_intervals(results), tables.pair_times(results)
     )
-    if json_file:
-        write_json(json_file, results)
-    if out:
-        write_json(out / "results.json", results)
-        write_pair_report(out, scores)
     echo_written(json_file, out)
+    if done.interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 def trajectory(
@@ -136,26 +164,49 @@ def trajectory(
     ],
     truth: Annotated[Path, typer.Argument(help="Ground truth: TUM or KITTI file, or BAG:/TOPIC.")],
     align: AlignOption = "sim3",
+    skip_held: SkipHeldOption = False,
+    plot: ErrorPlotOption = None,
+    plane: PlaneOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Compute ATE, RPE and KITTI drift of a trajectory.
 
     Examples:
 
-    lgc evaluate trajectory results/latest/trajectory_tum.txt groundtruth.txt
+    lgc evaluate trajectory results/latest/trajectory_tum.txt groundtruth.txt --plot errors.png
 
     lgc evaluate trajectory live.mcap:/lgc_odometry/odometry bag:/ground_truth
     """
     from lgc_ros.evaluation.trajectory_input import load_trajectory
     from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory
+    from lgc_ros.visualization.figures import save_figure
+    from lgc_ros.visualization.paths import plane_axes
+    from lgc_ros.visualization.trajectory_errors import draw_trajectory_errors
 
-    errors = evaluate_trajectory(load_trajectory(estimate), load_trajectory(truth), align)
+    if plane is not None:
+        plane_axes(plane)  # checked before the work
+    poses = load_trajectory(estimate)
+    held = int(poses.held.sum())
+    if skip_held:
+        poses = poses.without(poses.held)
+    errors = evaluate_trajectory(poses, load_trajectory(truth), align)
     typer.echo(f"{estimate.name}: {len(errors.aligned)} poses, alignment {align}")
+    if held:
+        scored = "left out" if skip_held else "scored like any other; --skip-held leaves them out"
+        typer.echo(f"{held} poses repeat the one before (lost, or standing still): {scored}")
     stdout.print(tables.trajectory_errors(errors))
     if json_file:
-        about = {"align": align, "poses": len(errors.aligned), "path_m": errors.truth.length_m}
+        about = {
+            "align": align,
+            "poses": len(errors.aligned),
+            "held": held,
+            "path_m": errors.truth.length_m,
+        }
         write_json(json_file, {**about, "rpe_over": errors.rpe_over, **errors.as_dict()})
-    echo_written(json_file)
+    if plot:
+        title = f"{estimate.name}: ATE {errors.ate_rmse_m:.3f} m, alignment {align}"
+        save_figure(plot, draw_trajectory_errors(title, errors, plane))
+    echo_written(json_file, plot)
 
 
 def bag(
@@ -174,7 +225,9 @@ def bag(
     limit: LimitOption = None,
     align: AlignOption = "sim3",
     json_file: JsonOption = None,
+    report: ReportOption = False,
     out: OutOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Replay a bag offline and deterministically, and compare methods on it.
 
@@ -201,4 +254,6 @@ def bag(
     if opened.ground_truth is None:
         log.warning("no ground truth, so no errors: give --gt TOPIC or --gt FILE")
     recipe = run_recipe(bag, camera, gt, every, limit)
-    run_methods(opened, choices, align, recipe, out, json_file=json_file)
+    run_methods(
+        opened, choices, align, recipe, out, force=force, report=report, json_file=json_file
+    )

@@ -55,6 +55,7 @@ def examine() -> Iterator[Finding]:
         ("tf2_ros", "apt install ros-$ROS_DISTRO-tf2-ros-py; without it TF is not published"),
         ("evo", "pip install 'lgc_ros[eval]' to evaluate trajectories"),
         ("rosbags", "pip install 'lgc_ros[bags]' to read and write bags without ROS"),
+        ("rerun", "pip install 'lgc_ros[view]' for the viewer"),
         ("h5py", "pip install 'lgc_ros[features]' for stored features"),
         ("onnxruntime", "pip install 'lgc_ros[onnx]' for learned keypoints"),
         ("openvino", "pip install 'lgc_ros[openvino]' for filter engine openvino"),

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Annotated
 
 import typer
 
 import lgc_ros
-from lgc_ros.cli import bench, evaluate, match, ros, run, tools
-from lgc_ros.cli.errors import ConsoleHandler, explained_errors
+from lgc_ros.cli import bench, calibrate, convert, evaluate, match, ros, run, tools, view
+from lgc_ros.cli.app import App
+from lgc_ros.cli.errors import ConsoleHandler, calm_interrupts, explained_errors
 from lgc_ros.runtime.allocator import retain_freed_memory
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Visual odometry with learned correspondence filtering.",
-)
-for group in (run, match, evaluate, ros, tools, bench):
+app = App("Visual odometry with learned correspondence filtering.")
+for group in (run, match, evaluate, calibrate, convert, view, ros, tools, bench):
     group.register(app)
 
 
@@ -38,5 +36,5 @@ def _common(
 def main() -> None:
     """Run `lgc`; errors that the user can fix are shown without a traceback."""
     retain_freed_memory()
-    with explained_errors():
-        app()
+    with explained_errors(), calm_interrupts():
+        app(view.with_default_place(sys.argv[1:]))

@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from lgc_ros.cli.errors import stderr
 from lgc_ros.cli.options import (
+    CAMERA_FORMS,
     METHOD_HELP,
     DeviceOption,
+    ExtractorModelOption,
     FeaturesOption,
     JsonOption,
     KeypointsOption,
+    MaxSizeOption,
     ModelOption,
     ThresholdOption,
 )
-from lgc_ros.cli.output import echo_written, write_json
+from lgc_ros.cli.output import echo_written
 from lgc_ros.errors import LgcError
+from lgc_ros.runtime.output_files import write_json
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from lgc_ros.estimation.two_view import TwoViewPipeline, TwoViewResult
+    from lgc_ros.geometry.camera import Camera
+
+    View: TypeAlias = tuple[np.ndarray, Camera]
+
+log = logging.getLogger(__name__)
 
 LOW_PARALLAX_DEG = 0.2
+WARM_UP_PX = 256
+
+TruePoseOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="True pose T_10 (text, 4x4, camera 0 to camera 1): report the pose error, and draw "
+        "true matches green and outliers red.",
+    ),
+]
+PictureOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a picture of the matches.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,33 +61,23 @@ def match(
     image0: Annotated[Path, typer.Argument(help="First image.")],
     image1: Annotated[Path, typer.Argument(help="Second image.")],
     camera: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help="Calibration of the first camera: camera_info YAML."),
+        str, typer.Option(metavar="CAM", help=f"Camera of the first image: {CAMERA_FORMS}")
     ],
     camera1: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Calibration of the second camera, if it is a different one."
-        ),
+        str | None,
+        typer.Option(metavar="CAM", help="Camera of the second image, if it is a different one."),
     ] = None,
     method: Annotated[str, typer.Option(metavar="NAME", help=METHOD_HELP)] = "cn",
     features: FeaturesOption = "sift",
+    extractor_model: ExtractorModelOption = None,
     keypoints: KeypointsOption = 2000,
     model: ModelOption = None,
     device: DeviceOption = "auto",
     threshold: ThresholdOption = None,
-    gt: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="True pose T_10 (text, 4x4, camera 0 to camera 1): report the pose error, and "
-            "draw true matches green and outliers red.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a picture of the matches.")
-    ] = None,
+    gt: TruePoseOption = None,
+    out: PictureOption = None,
     json_file: JsonOption = None,
+    max_size: MaxSizeOption = None,
 ) -> None:
     """Estimate the relative pose of two images and draw its matches.
 
@@ -68,34 +88,57 @@ def match(
     from lgc_ros.estimation.two_view import TwoViewPipeline, estimator_options
     from lgc_ros.evaluation.pair_metrics import score_result
     from lgc_ros.evaluation.pairs import read_pose
-    from lgc_ros.geometry.camera import Camera
-    from lgc_ros.images.frame import read_image
-    from lgc_ros.visualization.matches import draw_two_view, write_image
+    from lgc_ros.geometry.camera_checks import camera_warnings
+    from lgc_ros.images.resize import limit_size
+    from lgc_ros.visualization.matches import check_picture, draw_two_view, write_image
 
-    cameras = Camera.from_yaml(camera), Camera.from_yaml(camera1 or camera)
-    images = read_image(image0), read_image(image1)
-    for path, image, its_camera in zip((image0, image1), images, cameras, strict=True):
-        its_camera.check_image(image, name=str(path))
+    if out:
+        check_picture(out)
+    views = _read_view(image0, camera, max_size), _read_view(image1, camera1 or camera, max_size)
+    for warning in dict.fromkeys(w for _, view in views for w in camera_warnings(view)):
+        log.warning(warning)
     true_pose = read_pose(gt) if gt else None
     options = estimator_options(method, threshold)
-    pipeline = TwoViewPipeline(method, features, keypoints, model, device, options)
-    result = pipeline(*images, *cameras)
+    sizes = " and ".join(f"{view.width}x{view.height}" for _, view in views)
+    with stderr.status(f"matching images of {sizes} pixels with {method}"):
+        pipeline = TwoViewPipeline(
+            method, features, keypoints, model, device, options, extractor_model=extractor_model
+        )
+        with suppress(LgcError):  # load and compile everything before time is measured
+            _match_views(pipeline, *(limit_size(*view, WARM_UP_PX) for view in views))
+        result = _match_views(pipeline, *views)
 
     summary = {"method": method, **result.as_dict()}
     if true_pose is not None:
         summary["error_deg"] = score_result(result, *true_pose).error_deg
+        summary["rotation_only"] = not true_pose[1].any()
     if json_file:
         write_json(json_file, summary)
     if out:
-        caption = [
-            f"{method}: {summary['inliers']} inliers of {summary['matches']} matches",
-            f"{summary['ms']['total']:.0f} ms",
-        ]
-        write_image(out, draw_two_view(*images, result, true_pose, caption))
+        caption = [f"{method}: {summary['matches']} matches, {summary['ms']['total']:.0f} ms"]
+        write_image(out, draw_two_view(views[0][0], views[1][0], result, true_pose, caption))
     if result.pose is None:
         raise LgcError(result.failure)
     _print_pose(summary)
     echo_written(out, json_file)
+
+
+def _read_view(path: Path, choice: str, max_size: int | None) -> View:
+    """An image and the camera chosen for it, shrunk to a maximum size."""
+    from lgc_ros.images.frame import read_image
+    from lgc_ros.images.resize import limit_size
+    from lgc_ros.sources.camera_choice import SampleImage, choose_camera
+
+    image = read_image(path)
+    size = image.shape[1], image.shape[0]
+    camera = choose_camera(choice, lambda: SampleImage(size, path))
+    camera.check_image(image, name=str(path))
+    return limit_size(image, camera, max_size)
+
+
+def _match_views(pipeline: TwoViewPipeline, view0: View, view1: View) -> TwoViewResult:
+    (image0, camera0), (image1, camera1) = view0, view1
+    return pipeline(image0, image1, camera0, camera1)
 
 
 def _print_pose(summary: dict) -> None:
@@ -107,7 +150,8 @@ def _print_pose(summary: dict) -> None:
     )
     typer.echo("ms: " + ", ".join(f"{k} {v:.1f}" for k, v in summary["ms"].items()))
     if "error_deg" in summary:
-        typer.echo(f"pose error {summary['error_deg']:.2f} degrees")
+        of = "rotation error (no true translation)" if summary["rotation_only"] else "pose error"
+        typer.echo(f"{of} {summary['error_deg']:.2f} degrees")
     if summary["parallax_deg"] < LOW_PARALLAX_DEG:
         typer.echo(
             f"warning: only {summary['parallax_deg']:.2f} degrees of parallax; if the camera only "

@@ -24,7 +24,14 @@ RUN_METHOD_HELP = (
 FeaturesOption = Annotated[
     str,
     typer.Option(
-        metavar="NAME", help="sift, rootsift, orb, akaze, or the path of an ONNX extractor."
+        metavar="NAME",
+        help="sift, rootsift, orb, akaze, or a learned kind such as xfeat (--extractor-model).",
+    ),
+]
+ExtractorModelOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="ONNX file that extracts learned keypoints (docs/features.md)."
     ),
 ]
 KeypointsOption = Annotated[
@@ -84,16 +91,36 @@ SetOption = Annotated[
         "all settings.",
     ),
 ]
+CAMERA_FORMS = (
+    "a calibration file (ROS, OpenCV, Kalibr, ORB-SLAM, EuRoC), fx,fy,cx,cy[,k1,k2,p1,p2[,k3]], a "
+    "dataset (tum-fr1, euroc, kitti-00, ...), or a guess: fov:70 (horizontal degrees) or exif."
+)
 CameraOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        metavar="FILE",
-        help="Camera calibration: camera_info YAML. Default: that of the dataset or bag, or "
-        "camera.yaml beside the images.",
+        metavar="CAM",
+        help=f"Camera: {CAMERA_FORMS} Default: that of the dataset or bag, or camera.yaml beside "
+        "the images.",
+    ),
+]
+KindOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Kind of SOURCE, if its files are ambiguous: kitti, tum, euroc, rosbag, video or "
+        "folder.",
     ),
 ]
 EveryOption = Annotated[
     int, typer.Option(min=1, metavar="N", help="Process every N-th frame only.")
+]
+FpsOption = Annotated[
+    float | None,
+    typer.Option(
+        min=1e-3,
+        metavar="HZ",
+        help="Frame rate of an image folder or video, instead of stamps in its names or file.",
+    ),
 ]
 LimitOption = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N frames.")]
 AlignOption = Annotated[
@@ -149,5 +176,43 @@ OutOption = Annotated[
         metavar="DIR",
         callback=check_folder,
         help="Folder for the results. Default: a new one in results/, linked as results/latest.",
+    ),
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Replace the results of an earlier run in --out.")
+]
+ReportOption = Annotated[
+    bool,
+    typer.Option("--report", help="Also write report.html: pictures, charts and landmarks."),
+]
+MaxSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        min=64,
+        metavar="PX",
+        help="Shrink larger images to this many pixels on their longer side first: faster, and "
+        "often enough for photos of many megapixels.",
+    ),
+]
+SkipHeldOption = Annotated[
+    bool,
+    typer.Option(
+        "--skip-held",
+        help="Leave out poses equal to the one before. A node repeats its last pose while it is "
+        "lost; `lgc run` scores tracked frames only.",
+    ),
+]
+ErrorPlotOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Draw path, position, orientation and error over time to this image file.",
+    ),
+]
+PlaneOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AXES",
+        help="Plane of the path in --plot: xy, xz or yz. Default: the axes of largest extent.",
     ),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,12 +50,6 @@ def _check_place(folder: Path, option: str) -> None:
         raise ConfigError(f"{option}: {place} is a file, not a folder; give another path")
     if not os.access(place, os.W_OK | os.X_OK):
         raise ConfigError(f"{option}: {place} is write-protected; give another path")
-
-
-def write_json(path: Path, content: dict) -> None:
-    """Write machine-readable results."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def echo_written(*paths: Path | None) -> None:

@@ -5,6 +5,7 @@ ROS is imported when they run, so that all other commands work without it.
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from lgc_ros.cli.errors import explained_errors, stderr
+from lgc_ros.cli.errors import INTERRUPTED, explained_errors, stderr
 from lgc_ros.errors import ConfigError
 
 stdout = Console()
@@ -63,6 +64,15 @@ InStepOption = Annotated[
         "image topics, wait for subscribers of the one that is answered.",
     ),
 ]
+WaitTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        min=0.1,
+        metavar="S",
+        help="Seconds to wait for what --wait-for-subscribers and --in-step-with name; then "
+        "fail and list similar topics.",
+    ),
+]
 AnswerTimeoutOption = Annotated[
     float,
     typer.Option(
@@ -82,7 +92,12 @@ def register(app: typer.Typer) -> None:
 
 
 def odometry_node() -> int:
-    """Entry point of `odometry_node`, with a clear error if ROS is not installed."""
+    """Entry point of `odometry_node`, with a clear error if ROS is not installed.
+
+    Loading takes seconds. A signal in that time ends the process: as a KeyboardInterrupt it may
+    get lost in the imports of libraries, and the node would go on.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with explained_errors():
         from lgc_ros.ros.odometry_node import main
     return main()
@@ -114,6 +129,7 @@ def play(
     ] = False,
     wait_for_subscribers: WaitOption = None,
     in_step_with: InStepOption = None,
+    wait_timeout: WaitTimeoutOption = 120.0,
     answer_timeout: AnswerTimeoutOption = 20.0,
 ) -> None:
     """Publish a rosbag2 at its recorded pace, with the recorded bytes and QoS."""
@@ -132,6 +148,7 @@ def play(
         reliable=reliable,
         wait_for=tuple(wait_for_subscribers or ()),
         in_step_with=in_step_with,
+        wait_s=wait_timeout,
         answer_s=answer_timeout,
     )
     with session("lgc_play") as ros, _progress() as bar:
@@ -139,7 +156,10 @@ def play(
         counts = play_bag(
             ros, bag, options, lambda p: bar.update(task, completed=p.done_s, total=p.total_s)
         )
+        interrupted = ros.stopping.is_set()
     stdout.print(_counts_table("published", counts))
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 def _remapping(rule: str) -> tuple[str, str]:
@@ -171,7 +191,10 @@ def record(
         ),
     ] = None,
 ) -> None:
-    """Record topics to a bag until Ctrl-C; kill -9 loses at most the last second.
+    """Record topics to a bag until Ctrl-C, its normal end (exit code 0).
+
+    kill -9 loses at most the last second. A full disk ends the recording, which
+    stays readable.
 
     Prints `ready` once all named topics have connected publishers.
     """
@@ -203,8 +226,8 @@ def demo(
     ),
     frames: Annotated[
         int,
-        typer.Option(min=10, max=120, metavar="N", help="Number of images; 120 are one loop."),
-    ] = 120,
+        typer.Option(min=10, max=360, metavar="N", help="Number of images; 360 are one loop."),
+    ] = 360,
     width: Annotated[
         int, typer.Option(min=160, metavar="PX", help="Image width in pixels.")
     ] = 640,
@@ -229,7 +252,8 @@ def demo(
 
         m = run_demo(out, DemoOptions(frames, width), show).metrics()
     typer.echo(
-        f"{m['answered']} of {m['frames']} images answered, {m['dropped']} dropped, "
+        f"{m['answered']} of {m['frames']} images answered ({m['held']} with a held pose), "
+        f"{m['dropped']} dropped, "
         f"median latency {m['latency_ms']['median']:.0f} ms"
     )
     typer.echo(f"trajectory error (ATE) {100 * m['ate_rmse_m']:.1f} cm over {m['path_m']:.1f} m")

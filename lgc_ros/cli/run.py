@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,26 +18,38 @@ from lgc_ros.cli.options import (
     CameraOption,
     DepthTopicOption,
     EveryOption,
+    ForceOption,
+    FpsOption,
     GroundTruthOption,
     ImageTopicOption,
     InfoTopicOption,
+    KindOption,
     LimitOption,
     MethodsOption,
     OdomTopicOption,
     OutOption,
     ProfileOption,
+    ReportOption,
     ScaleOption,
     SetOption,
 )
-from lgc_ros.cli.output import FrameRate, echo_written, progress_bar, stdout, write_json
+from lgc_ros.cli.output import FrameRate, echo_written, progress_bar, stdout
+from lgc_ros.cli.view import SaveViewOption, ViewOption, viewing
 from lgc_ros.errors import ConfigError
+from lgc_ros.runtime.output_files import write_json
 
 if TYPE_CHECKING:
     from lgc_ros.evaluation.runner import Run
+    from lgc_ros.geometry.camera import Camera
     from lgc_ros.odometry.options import OdometryOptions
     from lgc_ros.sources import Source
+    from lgc_ros.visualization.run_report import RunPictures
+    from lgc_ros.visualization.video import VideoWriter
+    from lgc_ros.visualization.viewer import Viewer
 
 log = logging.getLogger(__name__)
+
+VIDEO, REPORT = "video.mp4", "report.html"
 
 
 def register(app: typer.Typer) -> None:
@@ -48,31 +61,29 @@ def run(
     source: Annotated[
         str,
         typer.Argument(
-            help="KITTI, TUM or EuRoC sequence, image folder or video with camera.yaml beside it, "
-            "rosbag2, or synthetic:walk."
+            help="KITTI, TUM or EuRoC sequence, image folder, 'FOLDER/*.png' (in quotes), video, "
+            "rosbag2, /dev/video0, URL, GStreamer pipeline, or synthetic:walk."
         ),
     ],
     camera: CameraOption = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Kind of SOURCE, if its files are ambiguous: kitti, tum, euroc, rosbag, video or "
-            "folder.",
-        ),
-    ] = None,
+    kind: KindOption = None,
     method: MethodsOption = None,
     profile: ProfileOption = "default",
     settings: SetOption = None,
     scale: ScaleOption = None,
     every: EveryOption = 1,
     limit: LimitOption = None,
+    fps: FpsOption = None,
     gt: GroundTruthOption = None,
     align: AlignOption = "sim3",
     video: Annotated[
         bool, typer.Option("--video", help="Also write video.mp4 with annotated frames.")
     ] = False,
+    report: ReportOption = False,
+    view: ViewOption = None,
+    save_view: SaveViewOption = None,
     out: OutOption = None,
+    force: ForceOption = False,
     image_topic: ImageTopicOption = None,
     camera_info_topic: InfoTopicOption = None,
     odom_topic: OdomTopicOption = None,
@@ -81,7 +92,8 @@ def run(
     """Run visual odometry over a dataset, video, bag or image folder.
 
     Writes trajectory_tum.txt, trajectory_kitti.txt, states.csv, trajectory.png,
-    config.yaml and metrics.json. With ground truth, also reports errors.
+    map.ply, config.yaml and metrics.json. With ground truth, also reports errors.
+    Several methods get a folder each, comparison.json and comparison.png.
 
     Examples:
 
@@ -90,6 +102,8 @@ def run(
     lgc run images/ --camera camera.yaml --profile fast --scale constant_speed:1.2
 
     lgc run walk.mcap --method cn --method ransac+ratio --gt /ground_truth
+
+    lgc run /dev/video0 --camera camera.yaml --profile fast --view
     """
     from lgc_ros.sources import open_source
 
@@ -100,12 +114,29 @@ def run(
         kind=kind,
         every=every,
         limit=limit,
+        rate_hz=fps,
         gt=gt,
         image_topic=image_topic,
         camera_info_topic=camera_info_topic,
         **scale_topics(source, kind, choices, odom_topic, depth_topic),
     )
-    run_methods(opened, choices, align, run_recipe(source, camera, gt, every, limit), out, video)
+    if (view or save_view) and len(choices) > 1:
+        raise ConfigError("--view and --save-view show one method: give --method once")
+    recipe = run_recipe(
+        source, camera, gt, every, limit, kind=kind, fps=fps, image_topic=image_topic
+    )
+    with viewing(opened.name, view, save_view) as viewer:
+        run_methods(
+            opened,
+            choices,
+            align,
+            recipe,
+            out,
+            force=force,
+            video=video,
+            report=report,
+            viewer=viewer,
+        )
 
 
 def method_options(
@@ -127,15 +158,35 @@ def method_options(
 
 
 def run_recipe(
-    source: str | Path, camera: Path | None, gt: str | None, every: int, limit: int | None
+    source: str | Path,
+    camera: str | None,
+    gt: str | None,
+    every: int,
+    limit: int | None,
+    **further: Any,
 ) -> dict[str, Any]:
-    """The arguments beside the settings, as config.yaml records them."""
+    """The arguments beside the settings, as config.yaml records them; further ones if given."""
+    from lgc_ros.sources.stream import without_login
+
     return {
-        "source": str(source),
-        "camera": None if camera is None else str(camera),
+        "source": without_login(str(source)),
+        "camera": camera,
         "gt": gt,
         "every": every,
         "limit": limit,
+        **{name: value for name, value in further.items() if value is not None},
+    }
+
+
+def _described(camera: Camera) -> dict[str, Any]:
+    """The calibration of a camera, for config.yaml."""
+    K = camera.K
+    return {
+        "width": camera.width,
+        "height": camera.height,
+        "model": camera.model,
+        "fx_fy_cx_cy": [float(K[0, 0]), float(K[1, 1]), float(K[0, 2]), float(K[1, 2])],
+        "D": camera.D.tolist(),
     }
 
 
@@ -169,45 +220,68 @@ def run_methods(
     align: str,
     recipe: dict[str, Any],
     out: Path | None,
+    *,
+    force: bool = False,
     video: bool = False,
+    report: bool = False,
     json_file: Path | None = None,
+    viewer: Viewer | None = None,
 ) -> None:
     """Run each choice of settings, several into a folder each; Ctrl-C skips the remaining ones."""
-    from lgc_ros.evaluation.results import results_folder, write_run
-    from lgc_ros.evaluation.runner import run_odometry
-    from lgc_ros.visualization.trajectory import VideoWriter
+    from lgc_ros.evaluation.results import comparison, results_folder, write_comparison, write_run
+    from lgc_ros.visualization.run_report import RunPictures, write_run_report
+    from lgc_ros.visualization.video import video_writer
 
-    columns = FrameRate(), TextColumn("{task.fields[status]}")
+    recipe = {**recipe, "camera_used": _described(source.camera)}
     runs: dict[str, Run] = {}
-    with results_folder(out, source.name) as folder:
+    with results_folder(out, source.name, force=force) as folder:
         for choice in options:
             target = folder / choice.method if len(options) > 1 else folder
-            writer = VideoWriter(target / "video.mp4") if video else None
-            title = f"{source.name}, {choice.method}"
-            with progress_bar(title, *columns, status="") as update:
-                update(total=_length(source))
-                done = run_odometry(
-                    source,
-                    choice,
-                    align=align,
-                    progress=lambda state: update(advance=1, status=state.status),
-                    video=writer,
-                    recipe=recipe,
-                )
-            if writer:
-                writer.close()
-            write_run(target, done)
+            with video_writer(target / VIDEO) if video else nullcontext() as writer:
+                pictures = RunPictures() if report else None
+                done = _run_one(source, choice, align, recipe, writer, pictures, viewer)
+                write_run(target, done)  # before the video can fail
+                if pictures:
+                    write_run_report(target / REPORT, done, pictures)
             runs[choice.method] = done
             if done.interrupted:
                 break
+        if len(options) > 1:
+            write_comparison(folder, runs)
     stdout.print(tables.runs(source.name, runs))
     _explain(source, runs)
     if json_file:
-        metrics = {name: done.metrics() for name, done in runs.items()}
-        write_json(json_file, {"dataset": source.name, "methods": metrics})
+        write_json(json_file, comparison(runs))
     echo_written(json_file, folder)
     if done.interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _run_one(
+    source: Source,
+    choice: OdometryOptions,
+    align: str,
+    recipe: dict[str, Any],
+    video: VideoWriter | None,
+    pictures: RunPictures | None,
+    viewer: Viewer | None,
+) -> Run:
+    """Run one choice of settings with a progress bar."""
+    from lgc_ros.evaluation.runner import run_odometry
+
+    columns = FrameRate(), TextColumn("{task.fields[status]}")
+    with progress_bar(f"{source.name}, {choice.method}", *columns, status="") as update:
+        update(total=source.known_length)
+        return run_odometry(
+            source,
+            choice,
+            align=align,
+            progress=lambda state: update(advance=1, status=state.status),
+            video=video,
+            pictures=pictures,
+            viewer=viewer,
+            recipe=recipe,
+        )
 
 
 def _explain(source: Source, runs: dict[str, Run]) -> None:
@@ -217,15 +291,15 @@ def _explain(source: Source, runs: dict[str, Run]) -> None:
     for method, done in runs.items():
         if reason := done.untracked():
             typer.echo(f"{method}: {reason}; see states.csv for every frame")
+        if done.is_mostly_untracked:
+            log.warning(
+                "%s: only %s: errors and plots cover these alone, so the run says little about "
+                "the sequence",
+                method,
+                done.coverage,
+            )
     *_, last = runs.values()
     if last.skipped:
         typer.echo(f"frames skipped because they could not be read: {last.skipped}", err=True)
     if problem := missing_ground_truth(source, last):
         log.warning(problem)
-
-
-def _length(source: Source) -> int | None:
-    try:
-        return len(source)
-    except TypeError:
-        return None

@@ -33,7 +33,7 @@ def number(value: float | None, digits: int, unit: str = "") -> str:
 
 def runs(name: str, runs: Mapping[str, Run]) -> Table:
     """Errors and speed of each method on one source."""
-    headings = ("tracked", "ATE m", "ATE %", "RPE m", "RPE °", "drift %", "fps")
+    headings = ("tracked", "%", "ATE m", "ATE %", "RPE m", "RPE °", "drift %", "fps")
     table = number_table(name, "method", headings)
     for method, run in runs.items():
         m = run.metrics()
@@ -41,14 +41,17 @@ def runs(name: str, runs: Mapping[str, Run]) -> Table:
         if m["ate_rmse_m"] is not None and m["path_m"]:
             percent = 100 * m["ate_rmse_m"] / m["path_m"]
         table.add_row(
-            method,
+            # Beside eight columns of numbers there is no room for the longest names.
+            method.replace("+unique", "\n+unique"),
             f"{m['tracked']}/{m['frames']}",
+            f"{100 * m['tracked_share']:.0f}",
             number(m["ate_rmse_m"], 4),
             number(percent, 2),
             number(m["rpe_trans_m"], 4),
             number(m["rpe_rot_deg"], 3),
             number(m["kitti_trans_percent"], 2),
             number(m["fps"], 1),
+            style="red" if run.is_mostly_untracked else None,
         )
     return table
 
@@ -107,14 +110,14 @@ def pair_times(results: dict) -> Table:
 
 def installation(findings: Iterable[Finding]) -> Table:
     """What `lgc doctor` found."""
-    table = Table("", "", box=None)
-    for heading in ("found", "remedy"):
-        table.add_column(heading, overflow="fold")
+    table = Table(box=None, show_header=False, pad_edge=False)
     for finding in findings:
         mark = "[green]✓[/]"
         if not finding.ok:
             mark = "[red]✗[/]" if finding.is_problem else "[dim]–[/]"
-        table.add_row(mark, finding.subject, escape(finding.detail), escape(finding.remedy))
+        # One below the other, so that commands to copy are not broken apart.
+        lines = filter(None, (escape(finding.detail), escape(finding.remedy)))
+        table.add_row(mark, finding.subject, "\n".join(lines))
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -43,12 +44,15 @@ def synth(
         ),
     ] = "tum",
 ) -> None:
-    """Render a sequence with exact poses, as a TUM RGB-D folder or a rosbag2."""
+    """Render a sequence with exact poses and depth: a TUM RGB-D folder or a rosbag2."""
     from lgc_ros.sources.bag_writer import write_bag
     from lgc_ros.sources.synthetic import SyntheticSource
     from lgc_ros.sources.tum import write_tum
 
-    writers: dict[str, Callable[..., None]] = {"tum": write_tum, "bag": write_bag}
+    writers: dict[str, Callable[..., None]] = {
+        "tum": write_tum,
+        "bag": partial(write_bag, depth=True),
+    }
     if format_ not in writers:
         raise ConfigError(f"unknown format {format_!r}: use {' or '.join(writers)}")
     source = SyntheticSource(trajectory, frames, rate_hz=rate, seed=seed, noise=noise)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
-from lgc_ros.errors import ConfigError
+from lgc_ros.errors import ConfigError, did_you_mean
 from lgc_ros.estimation.estimators import EIGHT_POINT, REFINED_EIGHT_POINT, ROBUST_ESTIMATORS
 
 # Estimator of plain `cn`: the most accurate on the matches that the filter keeps.
@@ -20,7 +19,6 @@ METHODS = (
     *(f"{name}+ratio+unique" for name in ROBUST_ESTIMATORS),
     *(f"cn+{name}" for name in ROBUST_ESTIMATORS),
 )
-
 
 # Default rows of evaluation tables: the filter, and the baselines as in the paper.
 DEFAULT_METHODS = tuple(
@@ -63,10 +61,10 @@ def parse_method(name: str) -> Method:
 
 
 def _unknown_method(name: str) -> str:
-    close = difflib.get_close_matches(name.lower(), METHODS, n=1)
-    hint = f" (did you mean '{close[0]}'?)" if close else ""
+    hint = did_you_mean(name.lower(), METHODS, otherwise="")
     if name.startswith("cn") and name.endswith("+ratio"):
-        hint = " (the filter replaces the ratio test)"
+        hint = "the filter replaces the ratio test"
+    hint = f" ({hint})" if hint else ""
     return (
         f"unknown method '{name}'{hint}; known methods: cn, cn-8pt, cn-8pt-plain, "
         f"{', '.join(ROBUST_ESTIMATORS)}; all but the first three also as X+ratio (ratio test "

@@ -26,6 +26,7 @@ from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.epipolar import (
     EIGHT_POINT_MINIMUM,
     essential_from_pose,
+    homogeneous,
     parallax_deg,
     sampson_distance,
     symmetric_epipolar_distance,
@@ -104,10 +105,17 @@ class TwoViewResult:
 def true_matches(
     correspondences: Correspondences, R_gt: np.ndarray, t_gt: np.ndarray
 ) -> np.ndarray:
-    """(N,) bool: matches that agree with the true relative pose (the labels of section 3.4)."""
+    """(N,) bool: matches that agree with the true relative pose (the labels of section 3.4).
+
+    Without translation there is no epipolar geometry: the rotation maps points of image 0 to those
+    of image 1.
+    """
+    x0, x1 = correspondences.x0, correspondences.x1
+    if not np.any(t_gt):
+        turned = homogeneous(x0) @ R_gt.T
+        return np.square(turned[:, :2] / turned[:, 2:] - x1).sum(axis=1) < LABEL_THRESHOLD
     E_gt = essential_from_pose(R_gt, t_gt)
-    distance = symmetric_epipolar_distance(E_gt, correspondences.x0, correspondences.x1)
-    return distance < LABEL_THRESHOLD
+    return symmetric_epipolar_distance(E_gt, x0, x1) < LABEL_THRESHOLD
 
 
 class TwoViewPipeline:
@@ -121,6 +129,7 @@ class TwoViewPipeline:
         device: device of the filter: auto, cpu, cuda or cuda:N.
         options: threshold, confidence, iterations and seed of the estimator.
         engine: backend of the filter, see :mod:`lgc_ros.filter.backends.engines`.
+        extractor_model: ONNX file of a learned extractor.
     """
 
     def __init__(
@@ -132,8 +141,9 @@ class TwoViewPipeline:
         device: str = "auto",
         options: EstimatorOptions | None = None,
         engine: str = "auto",
+        extractor_model: str | Path | None = None,
     ) -> None:
-        self.extract = make_extractor(features, max_keypoints)
+        self.extract = make_extractor(features, max_keypoints, model=extractor_model)
         self.solver = RelativePoseSolver(method, features, model, device, options, engine)
 
     def __call__(

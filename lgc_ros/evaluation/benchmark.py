@@ -21,6 +21,7 @@ from lgc_ros.evaluation.benchmark_cases import (
     FULL,
     MATCHES,
     Cases,
+    extractor_cases,
     filter_cases,
     matcher_cases,
     odometry_cases,
@@ -28,14 +29,18 @@ from lgc_ros.evaluation.benchmark_cases import (
     rendered_pairs,
     solver_cases,
 )
+from lgc_ros.evaluation.benchmark_realtime import RATE_HZ, realtime_ratios, realtime_times
+from lgc_ros.evaluation.benchmark_realtime import RATIOS as REALTIME_RATIOS
 from lgc_ros.features.base import make_extractor
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.runtime.threads import thread_limit
 from lgc_ros.sources.synthetic import SyntheticSource
-from lgc_ros.visualization.matches import load_pyplot
+from lgc_ros.visualization.figures import load_pyplot, save_figure
 
 METHODS = ("cn", "cn-8pt", "ransac", "poselib+ratio")
 HARD_PAIRS = 3
 FRAMES = 48
+REALTIME_FRAMES = 90
 FIRST, SECOND = 0, 6  # frames of the pair on which stages are timed
 WARM_UP_ROUNDS = 2
 RATIOS = {
@@ -43,8 +48,10 @@ RATIOS = {
     "eager_over_filter": "network in plain PyTorch / filter",
     "ransac_over_cn": "OpenCV RANSAC / filter and estimator, if at most 25 % of matches are true",
     "bf_over_match": "OpenCV brute-force matcher / ours",
-    "frame_over_extract": "pipelined odometry / feature extraction alone, per frame",
+    "frame_over_extract": "pipelined odometry, tracking match / extraction alone, per frame",
     "default_over_fast": "odometry with profile default / fast, per frame",
+    **REALTIME_RATIOS,
+    "sift_over_xfeat": "SIFT / the extractor model, one thread, 640x480, 2000 keypoints",
 }
 
 Times = dict[str, np.ndarray]
@@ -54,20 +61,23 @@ def run_bench(
     rounds: int = 15,
     device: str = "auto",
     pairs: Path | None = None,
+    extractor_model: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict:
     """Medians, 5th and 95th percentiles in milliseconds, and the ratios of RATIOS.
 
     Args:
         rounds: measurements of methods, hard pairs and sequences; filters and matchers are
-            measured three times as often.
+            measured three times as often, odometry at camera rate a third as often.
         device: device of the filter.
         pairs: folder with pairs.txt and images/, whose hard pairs RANSAC is measured on; rendered
             ones if None.
+        extractor_model: ONNX file of a learned extractor to compare SIFT with, if any.
         progress: called with the number of finished rounds and their total.
     """
-    many = 3 * rounds
-    total = 3 * rounds + 2 * many + 5 * WARM_UP_ROUNDS
+    many, few = 3 * rounds, max(1, rounds // 3)
+    total = 3 * rounds + 2 * many + 5 * WARM_UP_ROUNDS + few + 1
+    total += many + WARM_UP_ROUNDS if extractor_model else 0
     done = iter(range(1, total + 1))
 
     def tick() -> None:
@@ -85,7 +95,14 @@ def run_bench(
     solving = take_turns(solver_cases(hard, device), rounds, tick)
     sequences = take_turns(odometry_cases(frames, device), rounds, tick)
     per_frame = {name: values / len(frames) for name, values in sequences.items()}
-    ratios = _ratios(filtering, matching, solving, per_frame)
+    camera = list(SyntheticSource("walk", REALTIME_FRAMES, rate_hz=RATE_HZ, seed=4, noise=4.0))
+    realtime = realtime_times(camera, device, few, tick)
+    ratios = _ratios(filtering, matching, solving, per_frame) | realtime_ratios(realtime)
+    extraction: Times = {}
+    if extractor_model:
+        with thread_limit(1):
+            extraction = take_turns(extractor_cases(image0, extractor_model), many, tick)
+        ratios["sift_over_xfeat"] = extraction["sift"] / extraction["learned"]
     return {
         "machine": _machine(device),
         "rounds": rounds,
@@ -94,7 +111,9 @@ def run_bench(
             for method, by_stage in stages.items()
         },
         "filter_ms": {name: spread(values) for name, values in filtering.items()},
+        "extraction_ms": {name: spread(values) for name, values in extraction.items()},
         "frame_ms": {name: spread(values) for name, values in per_frame.items()},
+        "realtime_ms": {name: spread(values) for name, values in realtime.items()},
         "ratios": {name: float(np.median(values)) for name, values in ratios.items()},
         "ratio_spread": {name: spread(values) for name, values in ratios.items()},
     }
@@ -151,7 +170,7 @@ def _ratios(filtering: Times, matching: Times, solving: Times, per_frame: Times)
             [solving[f"ransac {pair}"] / solving[f"cn {pair}"] for pair in hard_pairs]
         ),
         "bf_over_match": matching["brute force"] / matching["ours"],
-        "frame_over_extract": per_frame["default"] / per_frame["extraction"],
+        "frame_over_extract": per_frame["match"] / per_frame["extraction"],
         "default_over_fast": per_frame["default"] / per_frame["fast"],
     }
 
@@ -193,5 +212,4 @@ def plot_bench(path: Path, results: dict) -> None:
     right.invert_yaxis()
     right.set(xlabel="relative pose of two images with 2000 keypoints (ms)")
     right.legend(frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save_figure(path, figure)

@@ -21,6 +21,7 @@ from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork, Perceptro
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.matching.correspondences import Correspondences, correspond, match
+from lgc_ros.odometry.options import MATCH
 from lgc_ros.odometry.prefetch import prefetch_features
 from lgc_ros.odometry.profiles import load_profile
 from lgc_ros.odometry.visual_odometry import VisualOdometry
@@ -151,6 +152,15 @@ def _openvino_products(weights: Sequence[torch.Tensor], columns: np.ndarray) -> 
     return lambda: request.infer([columns], share_inputs=True, share_outputs=True)
 
 
+def extractor_cases(image: np.ndarray, model: Path) -> Cases:
+    """SIFT and the learned extractor in an ONNX file."""
+    extractors = {
+        "sift": make_extractor("sift", FULL),
+        "learned": make_extractor("learned", FULL, model=model),
+    }
+    return {name: partial(extract, image) for name, extract in extractors.items()}
+
+
 def matcher_cases(features0: Features, features1: Features) -> Cases:
     """OpenCV's brute-force matcher and ours."""
     brute_force = cv2.BFMatcher(cv2.NORM_L2)
@@ -221,23 +231,27 @@ def _is_hard(pair: Correspondences, R_10: np.ndarray, t_10: np.ndarray) -> bool:
 
 
 def odometry_cases(frames: Sequence[Frame], device: str) -> Cases:
-    """Whole sequences: feature extraction alone, and pipelined odometry by profile."""
+    """Whole sequences: feature extraction alone, odometry by profile, and pipelined matching."""
     with thread_limit(1):
-        by_profile = {
-            profile: VisualOdometry(load_profile(profile, {"device": device}))
-            for profile in ("default", "fast")
-        }
-
-    def run(odometry: VisualOdometry) -> None:
-        odometry.reset()
-        for frame, features in prefetch_features(frames, odometry.extract):
-            odometry.process(frame, None, features)
+        pipelined = VisualOdometry(load_profile("default", {"device": device, "tracking": MATCH}))
+    by_profile = {
+        profile: VisualOdometry(load_profile(profile, {"device": device}))
+        for profile in ("default", "fast")
+    }
 
     def extract() -> None:
         for frame in frames:
-            by_profile["default"].extract(frame.image)
+            pipelined.extract(frame.image)
 
-    cases = {
-        name: lambda odometry=odometry: run(odometry) for name, odometry in by_profile.items()
-    }
-    return {"extraction": extract, **cases}
+    def match() -> None:
+        pipelined.reset()
+        for frame, features in prefetch_features(frames, pipelined.extract):
+            pipelined.process(frame, None, features)
+
+    def run(odometry: VisualOdometry) -> None:
+        odometry.reset()
+        for frame in frames:
+            odometry.process(frame)
+
+    cases = {name: partial(run, odometry) for name, odometry in by_profile.items()}
+    return {"extraction": extract, "match": match, **cases}

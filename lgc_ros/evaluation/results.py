@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import json
+import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -16,23 +16,40 @@ from transforms3d.quaternions import mat2quat
 
 import lgc_ros
 from lgc_ros.errors import LgcError
+from lgc_ros.estimation.methods import METHODS
 from lgc_ros.evaluation.runner import Run
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.odometry.profiles import RUN_SECTION, dump_profile
 from lgc_ros.odometry.state import OdometryState
+from lgc_ros.runtime.output_files import write_file, write_json
+from lgc_ros.runtime.result_folders import result_folder
 from lgc_ros.sources.trajectory import write_kitti, write_trajectory
-from lgc_ros.visualization.trajectory import plot_run
+from lgc_ros.visualization.figures import save_figure
+from lgc_ros.visualization.point_cloud import write_ply
+from lgc_ros.visualization.trajectory import draw_comparison, draw_run
 
 log = logging.getLogger(__name__)
 
 RESULTS = Path("results")
 LATEST = "latest"
+COMPARISON = ("comparison.json", "comparison.png")
+RUN_FILES = (
+    "trajectory_tum.txt",
+    "trajectory_kitti.txt",
+    "states.csv",
+    "trajectory.png",
+    "config.yaml",
+    "metrics.json",
+    "video.mp4",
+    "map.ply",
+    "report.html",
+    *COMPARISON,
+)
 COUNTS = ("features", "matches", "kept", "inliers", "landmarks")
 
 
 def write_run(folder: Path, run: Run) -> None:
     """Write trajectories, states, settings, metrics and the plot of a run."""
-    folder.mkdir(parents=True, exist_ok=True)
     write_trajectory(folder / "trajectory_tum.txt", run.trajectory)
     every_frame = Trajectory.from_poses((state.stamp_ns, state.T_wc) for state in run.states)
     write_kitti(folder / "trajectory_kitti.txt", every_frame)
@@ -44,66 +61,90 @@ def write_run(folder: Path, run: Run) -> None:
         RUN_SECTION: dump_profile(run.options),
     }
     text = yaml.safe_dump(config, sort_keys=False)
-    (folder / "config.yaml").write_text(text, encoding="utf-8")
-    metrics = json.dumps(run.metrics(), indent=2)
-    (folder / "metrics.json").write_text(metrics + "\n", encoding="utf-8")
-    title = f"{run.name}, {run.options.method}"
-    if run.errors is not None and run.truth is not None:
-        title += f": ATE {run.errors.ate_rmse_m:.3f} m over {run.truth.length_m:.1f} m"
+    write_file(folder / "config.yaml", text)
+    write_json(folder / "metrics.json", run.metrics())
+    world = "x right, y down, z forward of the first camera; unit as in trajectory_tum.txt"
+    write_ply(folder / "map.ply", run.cloud, world)
     try:
-        plot_run(
-            folder / "trajectory.png", title, run.states, run.trajectory, run.errors, run.ground
+        figure = draw_run(
+            run_title(run), run.states, run.trajectory, run.errors, run.ground, run.truth
         )
     except LgcError as error:
         log.warning("no plot: %s", error)
+    else:
+        save_figure(folder / "trajectory.png", figure)
+
+
+def run_title(run: Run) -> str:
+    """Source, method, error and the share of frames that it covers."""
+    title = f"{run.name}, {run.options.method}"
+    if run.errors is not None and run.truth is not None:
+        title += f": ATE {run.errors.ate_rmse_m:.3f} m over {run.truth.length_m:.1f} m"
+    return f"{title}\n{run.coverage}"
+
+
+def comparison(runs: Mapping[str, Run]) -> dict:
+    """Metrics of several methods on one source, as JSON results."""
+    name = next(iter(runs.values())).name
+    return {"dataset": name, "methods": {method: run.metrics() for method, run in runs.items()}}
+
+
+def write_comparison(folder: Path, runs: Mapping[str, Run]) -> None:
+    """Write the metrics of several methods into one file, and their trajectories into one plot."""
+    write_json(folder / COMPARISON[0], comparison(runs))
+    try:
+        figure = draw_comparison(list(runs.values()))
+    except LgcError as error:
+        log.warning("no plot: %s", error)
+    else:
+        save_figure(folder / COMPARISON[1], figure)
 
 
 def _write_states(path: Path, states: list[OdometryState]) -> None:
     """Write one line per frame, without anything that differs between equal runs."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        pose = ("x", "y", "z", "qx", "qy", "qz", "qw")
-        sigmas = ("sigma_x", "sigma_y", "sigma_z", "sigma_rx", "sigma_ry", "sigma_rz")
-        writer.writerow(["stamp_ns", "status", "keyframe", *pose, *sigmas, *COUNTS, "message"])
-        for state in states:
-            w, x, y, z = mat2quat(state.T_wc[:3, :3])
-            numbers = (*state.T_wc[:3, 3], x, y, z, w, *np.sqrt(np.diag(state.covariance)))
-            writer.writerow(
-                [
-                    state.stamp_ns,
-                    state.status,
-                    int(state.keyframe),
-                    *(f"{number:.9g}" for number in numbers),
-                    *(state.counts.get(name, 0) for name in COUNTS),
-                    state.message,
-                ]
-            )
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    pose = ("x", "y", "z", "qx", "qy", "qz", "qw")
+    sigmas = ("sigma_x", "sigma_y", "sigma_z", "sigma_rx", "sigma_ry", "sigma_rz")
+    head = ("stamp_ns", "status", "keyframe", "tracking")
+    writer.writerow([*head, *pose, *sigmas, *COUNTS, "message"])
+    for state in states:
+        w, x, y, z = mat2quat(state.T_wc[:3, :3])
+        numbers = (*state.T_wc[:3, 3], x, y, z, w, *np.sqrt(np.diag(state.covariance)))
+        writer.writerow(
+            [
+                state.stamp_ns,
+                state.status,
+                int(state.keyframe),
+                state.tracking,
+                *(f"{number:.9g}" for number in numbers),
+                *(state.counts.get(name, 0) for name in COUNTS),
+                state.message,
+            ]
+        )
+    write_file(path, file.getvalue())
 
 
 @contextmanager
-def results_folder(out: Path | None, name: str, parent: Path = RESULTS) -> Iterator[Path]:
+def results_folder(
+    out: Path | None, name: str, parent: Path = RESULTS, force: bool = False
+) -> Iterator[Path]:
     """The folder `out`, or a new one in `parent` to which the link `latest` then points.
 
-    The folder is created before the work starts, so that no work is lost. If the work fails before
-    it writes anything, the folder is removed again and `latest` stays as it was.
+    See `result_folder`. If the work fails, `latest` stays as it was.
     """
     folder = out or _new_folder(parent, name)
-    created = [place for place in (folder, *folder.parents) if not place.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LgcError(
-            f"cannot write results to {folder} ({error.strerror}): give another folder with --out"
-        ) from error
-    try:
+    with result_folder(folder, _earlier_results, force):
         yield folder
-    except BaseException:
-        for place in created:  # innermost first
-            if not any(place.iterdir()):
-                place.rmdir()
-        raise
     if out is None:
         _link_latest(folder)
+
+
+def _earlier_results(folder: Path) -> list[Path]:
+    """The files of a run, and the folders of the methods that it compared."""
+    files = [path for name in RUN_FILES if (path := folder / name).is_file()]
+    methods = [path.parent for path in folder.glob("*/config.yaml") if path.parent.name in METHODS]
+    return [*files, *methods]
 
 
 def _new_folder(parent: Path, name: str) -> Path:

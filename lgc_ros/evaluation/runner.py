@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,22 +19,26 @@ from lgc_ros.evaluation.trajectory_metrics import (
     check_alignment,
     evaluate_trajectory,
 )
-from lgc_ros.features.base import Extractor
+from lgc_ros.features.base import Extractor, Features
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.frame import Frame
-from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.options import MATCH, OdometryOptions
 from lgc_ros.odometry.prefetch import prefetch_features
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.runtime.threads import thread_limit
 from lgc_ros.sources import Source
-from lgc_ros.visualization.trajectory import VideoWriter
+from lgc_ros.visualization.point_cloud import LandmarkCloud, PointCloud
+from lgc_ros.visualization.run_report import RunPictures
+from lgc_ros.visualization.video import VideoWriter
+from lgc_ros.visualization.viewer import Viewer
 
 log = logging.getLogger(__name__)
 
 METRICS = (
     "frames",
     "tracked",
+    "tracked_share",
     "ate_rmse_m",
     "rpe_trans_m",
     "rpe_rot_deg",
@@ -43,6 +47,7 @@ METRICS = (
     "fps",
     "scale",
 )
+MOSTLY = 0.5
 NUMBER = re.compile(r"\d+(\.\d+)?")
 
 Progress = Callable[[OdometryState], None]
@@ -63,6 +68,7 @@ class Run:
         ground: horizontal axes of the ground truth's world, such as "xy"; None if unknown.
         skipped: number of frames that could not be read.
         interrupted: whether the user stopped the run before the last frame.
+        cloud: landmarks in the world of the trajectory, coloured by the images.
         recipe: further arguments needed to repeat the run, for config.yaml.
     """
 
@@ -75,21 +81,46 @@ class Run:
     ground: str | None = None
     skipped: int = 0
     interrupted: bool = False
+    cloud: PointCloud = field(default_factory=PointCloud)
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def trajectory(self) -> Trajectory:
-        """The estimated poses. The first frame is included: it defines the world."""
+    def located(self) -> list[OdometryState]:
+        """The states with an estimated pose: the first, which defines the world, and tracked ones.
+
+        Everything that counts or shows tracked frames refers to these.
+        """
         first, *others = self.states
-        known = [first, *(state for state in others if state.tracked)]
-        return Trajectory.from_poses((state.stamp_ns, state.T_wc) for state in known)
+        return [first, *(state for state in others if state.tracked)]
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The estimated poses."""
+        return Trajectory.from_poses((state.stamp_ns, state.T_wc) for state in self.located)
+
+    @property
+    def tracked_share(self) -> float:
+        """Share of the frames with an estimated pose."""
+        return len(self.located) / len(self.states)
+
+    @property
+    def coverage(self) -> str:
+        """The number and share of tracked frames, for titles and messages."""
+        share = f"{100 * self.tracked_share:.0f} %"
+        return f"{len(self.located)} of {len(self.states)} frames tracked ({share})"
+
+    @property
+    def is_mostly_untracked(self) -> bool:
+        """Whether so few frames were tracked that errors say little about the run."""
+        return self.tracked_share < MOSTLY
 
     def metrics(self) -> dict:
         """The content of metrics.json; errors are null without ground truth."""
         measured = {} if self.errors is None else self.errors.as_dict()
         measured |= {
             "frames": len(self.states),
-            "tracked": sum(state.tracked for state in self.states),
+            "tracked": len(self.located),
+            "tracked_share": self.tracked_share,
             "fps": len(self.states) / self.seconds if self.seconds else None,
         }
         stages = dict.fromkeys(stage for state in self.states for stage in state.ms)
@@ -103,6 +134,7 @@ class Run:
             "path_m": None if self.truth is None else self.truth.length_m,
             "keyframes": sum(state.keyframe for state in self.states),
             "statuses": statuses,
+            "tracking": dict(Counter(state.tracking for state in self.states)),
             "skipped": self.skipped,
             "ms": ms,
         }
@@ -134,6 +166,8 @@ def run_odometry(
     extract: Extractor | None = None,
     progress: Progress = lambda state: None,
     video: VideoWriter | None = None,
+    pictures: RunPictures | None = None,
+    viewer: Viewer | None = None,
     recipe: Mapping[str, Any] | None = None,
 ) -> Run:
     """Feed every frame of a source to the odometry and compute errors if ground truth is known.
@@ -144,28 +178,34 @@ def run_odometry(
     with thread_limit(1):
         odometry = VisualOdometry(replace(options, threads=0), extract)
     states, truth, seconds, interrupted = [], [], 0.0, False
+    cloud = LandmarkCloud()
     try:
-        for frame, features in prefetch_features(source, odometry.extract, options.threads):
+        for frame, features in _frames(source, odometry, options.threads):
             start = time.perf_counter()
             state = odometry.process(frame, frame.T_oc, features)
             seconds += time.perf_counter() - start
             states.append(state.without_matches())
+            revised = odometry.take_revised()
+            _replace(states, revised)
             if frame.T_wc is not None:
                 truth.append((frame.stamp_ns, frame.T_wc))
-            if video is not None:
-                video.add(frame, state)
+            cloud.add(frame, state)
+            _draw(frame, state, video, pictures)
+            if viewer is not None:
+                viewer.add(frame, state, odometry.map)
+                viewer.revise(revised)
             progress(state)
     except KeyboardInterrupt:
+        interrupted = True
         if not states:
             raise
-        interrupted = True
         log.warning("interrupted after %d frames: results cover these frames only", len(states))
     if not states:
         raise LgcError("the source has no frames")
     if warning := odometry.scale_warning():
         log.warning("%s; or choose another --scale", warning)
     true_poses = Trajectory.from_poses(sorted(truth, key=lambda item: item[0]))
-    origin = getattr(source, "truth", None)
+    origin = getattr(source, "ground_truth", None)
     run = Run(
         getattr(source, "name", "source"),
         options,
@@ -176,9 +216,37 @@ def run_odometry(
         ground=None if origin is None else origin.ground,
         skipped=getattr(source, "skipped", 0),
         interrupted=interrupted,
+        cloud=cloud.result(),
         recipe={"align": align, **(recipe or {})},
     )
     return run if run.truth is None else replace(run, errors=_errors(run, run.truth, align))
+
+
+def _frames(
+    source: Iterable[Frame], odometry: VisualOdometry, threads: int
+) -> Iterator[tuple[Frame, Callable[[], Features] | None]]:
+    """Frames, with keypoints extracted ahead if every frame needs them."""
+    if odometry.options.tracking == MATCH:
+        yield from prefetch_features(source, odometry.extract, threads)
+        return
+    with thread_limit(threads):
+        yield from ((frame, None) for frame in source)
+
+
+def _draw(
+    frame: Frame, state: OdometryState, video: VideoWriter | None, pictures: RunPictures | None
+) -> None:
+    if video is not None:
+        video.add(frame, state)
+    if pictures is not None:
+        pictures.add(frame, state)
+
+
+def _replace(states: list[OdometryState], revised: list[OdometryState]) -> None:
+    """Replace states of earlier frames by revised ones."""
+    index = {state.stamp_ns: k for k, state in enumerate(states)} if revised else {}
+    for state in revised:
+        states[index[state.stamp_ns]] = state
 
 
 def _errors(run: Run, truth: Trajectory, align: str) -> TrajectoryErrors | None:

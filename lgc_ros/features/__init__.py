@@ -1,6 +1,7 @@
 """Keypoints and descriptors of one image.
 
 `base.make_extractor` returns an extractor by name: SIFT, RootSIFT, ORB, AKAZE (`opencv`) or a
-learned one (`onnx`). `stored.read_features` reads features from files. All of them give
-`keypoints.Features`. `image_sharpness` measures how motion blur affects keypoint precision.
+learned one (`onnx`, which decodes raw heads with `heads` and runs files with `onnx_network`).
+`stored.read_features` reads features from files. All of them give `keypoints.Features`.
+`image_sharpness` measures how motion blur affects keypoint precision.
 """

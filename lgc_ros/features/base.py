@@ -1,7 +1,8 @@
 """Extractors by name.
 
 A new extractor is a function of `max_keypoints` and `spread` in a file of its own that returns an
-`Extractor`, and a line in EXTRACTORS; `keypoints` has what extractors share.
+`Extractor`, and a line in EXTRACTORS; `keypoints` has what extractors share. A learned extractor
+needs no code: its ONNX file goes through `onnx`.
 """
 
 from __future__ import annotations
@@ -23,20 +24,35 @@ EXTRACTORS: dict[str, Callable[[int, bool], Extractor]] = {
     "orb": opencv.orb,
     "akaze": opencv.akaze,
 }
+# Learned extractors, and where their authors publish the weights; other names work as well.
+WEIGHTS = {
+    "xfeat": "https://github.com/verlab/accelerated_features",
+    "superpoint": "https://github.com/magicleap/SuperPointPretrainedNetwork",
+    "aliked": "https://github.com/Shiaoming/ALIKED",
+    "disk": "https://github.com/cvlab-epfl/disk",
+}
+ONNX_PREFIX, ONNX_SUFFIX = "onnx:", ".onnx"
 
 
-def make_extractor(name: str, max_keypoints: int = 2000, spread: bool = False) -> Extractor:
+def make_extractor(
+    name: str,
+    max_keypoints: int = 2000,
+    spread: bool = False,
+    model: str | Path | None = None,
+) -> Extractor:
     """The extractor with this name, for uint8 images, gray (H, W) or BGR (H, W, 3).
 
     An extractor is deterministic, and several threads may call it at the same time.
 
     Args:
-        name: key of EXTRACTORS, or an ONNX file (`onnx:model.onnx` or `model.onnx`, see
-            `onnx.onnx_extractor`).
+        name: key of EXTRACTORS, or the kind of features that the ONNX file `model` extracts, such
+            as `xfeat`. Without `model`, also an ONNX file (`onnx:model.onnx` or `model.onnx`),
+            whose kind is the name of the file.
         max_keypoints: maximum number of keypoints per image; the strongest are kept, in order.
         spread: keep the strongest keypoints of each part of the image, so that one textured
             corner cannot take them all. OpenCV's detectors then run separately for detection and
             description (SIFT: 25 % slower).
+        model: ONNX file of a learned extractor, see `onnx.onnx_extractor`.
 
     Raises:
         FeatureError: unknown name, unusable model file, or `max_keypoints` below 1. The extractor
@@ -44,22 +60,42 @@ def make_extractor(name: str, max_keypoints: int = 2000, spread: bool = False) -
     """
     if max_keypoints < 1:
         raise FeatureError(f"max_keypoints is {max_keypoints}; it must be at least 1")
-    if name.startswith("onnx:") or name.endswith(".onnx"):
-        path = Path(name.removeprefix("onnx:"))
-        extract = onnx.onnx_extractor(path, max_keypoints, spread)
-    elif name in EXTRACTORS:
+    if not model and (name.startswith(ONNX_PREFIX) or name.endswith(ONNX_SUFFIX)):
+        model = name.removeprefix(ONNX_PREFIX)
+        name = Path(model).stem.lower()
+    if name in EXTRACTORS and not model:
         extract = EXTRACTORS[name](max_keypoints, spread)
     else:
-        raise FeatureError(
-            f"unknown extractor '{name}'; choose one of {', '.join(EXTRACTORS)}, or an ONNX file "
-            "by path (onnx:model.onnx)"
-        )
+        extract = onnx.onnx_extractor(_model_file(name, model), name, max_keypoints, spread)
 
     def checked(image: np.ndarray) -> Features:
         _check_image(image)
         return extract(image)
 
     return checked
+
+
+def _model_file(name: str, model: str | Path | None) -> Path:
+    """The ONNX file of a learned extractor; a missing one is explained."""
+    if name in EXTRACTORS:
+        raise FeatureError(
+            f"{name} takes no extractor model, but {model} is given; name the features that it "
+            "extracts, such as xfeat, or leave the model out"
+        )
+    source = f"; its authors publish the weights at {WEIGHTS[name]}" if name in WEIGHTS else ""
+    if not model and name in WEIGHTS:
+        raise FeatureError(
+            f"{name} needs an extractor model: give its ONNX file as extractor_model or "
+            f"--extractor-model{source}, and docs/features.md shows the export"
+        )
+    if not model:
+        raise FeatureError(
+            f"unknown extractor '{name}'; choose one of {', '.join(EXTRACTORS)}, or give the ONNX "
+            f"file of a learned one ({', '.join(WEIGHTS)}, ...) as extractor model"
+        )
+    if not Path(model).is_file():
+        raise FeatureError(f"extractor model {model} does not exist: check the path{source}")
+    return Path(model)
 
 
 def _check_image(image: np.ndarray) -> None:

@@ -49,6 +49,11 @@ def features_from_rows(kind: str, rows: np.ndarray, descriptors: np.ndarray) -> 
     return Features(complete[:, :2].copy(), descriptors, sizes, angles, responses, kind)
 
 
+def no_features() -> Features:
+    """Features of an image from which none were extracted."""
+    return features_from_rows("", np.empty((0, 5), np.float32), np.empty((0, 0), np.float32))
+
+
 def descriptor_dtype(kind: str) -> type:
     """Type of the descriptors of a kind."""
     return np.uint8 if kind in BINARY_KINDS else np.float32

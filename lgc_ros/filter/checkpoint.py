@@ -16,11 +16,12 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from lgc_ros.errors import CheckpointError
 from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
 from lgc_ros.filter.side_information import side_information_error
+from lgc_ros.runtime.output_files import write_file
 
 FORMAT = "lgc_ros/1"
 CHECKSUM = "sha256"
@@ -105,9 +106,7 @@ def save_checkpoint(path: Path, network: CorrespondenceNetwork, info: ModelInfo)
     weights = {
         name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()
     }
-    partial = path.with_suffix(".partial")
-    save_file(weights, partial, metadata={**metadata, CHECKSUM: checksum(metadata, weights)})
-    partial.replace(path)
+    write_file(path, save(weights, {**metadata, CHECKSUM: checksum(metadata, weights)}))
 
 
 def checksum(metadata: Mapping[str, str], weights: Mapping[str, torch.Tensor]) -> str:

@@ -175,8 +175,3 @@ class CorrespondenceNetwork(nn.Module):
 def match_weights(logits: Tensor) -> Tensor:
     """The weights of section 3.2 in [0, 1): tanh of ReLU, so that outliers weigh exactly zero."""
     return torch.tanh(torch.relu(logits))
-
-
-def parameter_count(network: nn.Module) -> int:
-    """Number of trainable parameters."""
-    return sum(p.numel() for p in network.parameters() if p.requires_grad)

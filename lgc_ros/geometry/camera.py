@@ -7,7 +7,7 @@ distortion D; rectified images need the projection matrix P and no distortion.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 
 from lgc_ros.errors import CameraError
-from lgc_ros.runtime.safe_yaml import YamlError, read_yaml
+from lgc_ros.runtime.output_files import write_file
 
 # Valid numbers of coefficients per model; shorter vectors are padded with zeros.
 COEFFICIENTS = {
@@ -28,8 +28,8 @@ COEFFICIENTS = {
 ALIASES = {"fisheye": "equidistant", "none": "pinhole"}
 
 CALIBRATE = (
-    "calibrate it with `ros2 run camera_calibration cameracalibrator` and give its camera_info "
-    "YAML to the camera driver (camera_info_url) or to this program"
+    "calibrate it with `lgc calibrate` or ROS's cameracalibrator, and give the camera_info YAML "
+    "to the camera driver (camera_info_url) or to this program"
 )
 
 # Limit for damaged files; no sensor has more pixels in a row.
@@ -97,20 +97,10 @@ class Camera:
 
     @classmethod
     def from_yaml(cls, path: str | Path, rectified: bool = False) -> Camera:
-        """Read a ROS camera_info file, the format of camera_calibration's `cameracalibrator`."""
-        try:
-            info = _parse_yaml(path)
-            size = _key(info, "image_width"), _key(info, "image_height")
-            if not all(type(side) is int for side in size):
-                raise CameraError(f"image_width and image_height are {size}, not integers")
-            if rectified:
-                P = _matrix(_data(info, "projection_matrix"), (3, 4), "projection_matrix")
-                return cls(_rectified_K(P), *size)
-            D = _data(info, "distortion_coefficients")
-            model = _key(info, "distortion_model")
-            return cls.from_K(_data(info, "camera_matrix"), *size, D, model)
-        except CameraError as error:
-            raise CameraError(f"camera file {path}: {error}") from error
+        """Read a calibration file of ROS, OpenCV, Kalibr, ORB-SLAM or EuRoC."""
+        from lgc_ros.geometry.camera_files import read_camera  # which imports this module
+
+        return read_camera(path, rectified)
 
     @classmethod
     def from_camera_info(cls, info: Any, rectified: bool = False) -> Camera:
@@ -122,8 +112,7 @@ class Camera:
         image_geometry, raw and rectified images have the same offset and size.
         """
         if rectified:
-            P = _matrix(info.p, (3, 4), "the projection matrix P of camera_info")
-            K, D, model = _rectified_K(P), (), "pinhole"
+            K, D, model = rectified_K(info.p), (), "pinhole"
         else:
             K = _matrix(info.k, (3, 3), "the camera matrix K of camera_info")
             D, model = info.d, info.distortion_model
@@ -153,7 +142,7 @@ class Camera:
             "rectification_matrix": _yaml_matrix(np.eye(3)),
             "projection_matrix": _yaml_matrix(P),
         }
-        Path(path).write_text(yaml.safe_dump(info, sort_keys=False, default_flow_style=None))
+        write_file(Path(path), yaml.safe_dump(info, sort_keys=False, default_flow_style=None))
 
     @property
     def size(self) -> tuple[int, int]:
@@ -354,42 +343,15 @@ def _matrix(values: Any, shape: tuple[int, int], what: str) -> np.ndarray:
     return array.reshape(shape)
 
 
-def _rectified_K(P: np.ndarray) -> np.ndarray:
+def rectified_K(P: Any) -> np.ndarray:
+    """The camera matrix (3, 3) of rectified images, from the projection matrix P (3, 4)."""
+    P = _matrix(P, (3, 4), "the projection matrix (projection_matrix, P)")
     if P[0, 0] == 0:
         raise CameraError(
             "the camera has no rectification (projection_matrix, P[0] is 0): use the raw images, "
             f"or {CALIBRATE}"
         )
     return P[:, :3]
-
-
-def _parse_yaml(path: str | Path) -> Mapping[str, Any]:
-    try:
-        info = read_yaml(path)
-    except FileNotFoundError as error:
-        raise CameraError("the file does not exist; check the path") from error
-    except (OSError, YamlError) as error:
-        raise CameraError(f"cannot be read as YAML ({error}); {CALIBRATE}") from error
-    if not isinstance(info, Mapping):
-        raise CameraError(
-            "contains no 'key: value' lines; a ROS camera_info file has image_width, "
-            "image_height, camera_matrix, distortion_model and distortion_coefficients"
-        )
-    return info
-
-
-def _key(info: Mapping[str, Any], key: str) -> Any:
-    if key not in info:
-        raise CameraError(f"the key '{key}' is missing; {CALIBRATE}")
-    return info[key]
-
-
-def _data(info: Mapping[str, Any], key: str) -> Any:
-    """The numbers of a `{rows, cols, data}` matrix."""
-    matrix = _key(info, key)
-    if not isinstance(matrix, Mapping) or "data" not in matrix:
-        raise CameraError(f"the key '{key}' must contain rows, cols and data")
-    return matrix["data"]
 
 
 def _yaml_matrix(matrix: np.ndarray) -> dict[str, Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 from transforms3d.quaternions import mat2quat, quat2mat
 
 from lgc_ros.errors import SourceError
@@ -52,7 +53,7 @@ class Trajectory:
 
     @classmethod
     def from_samples(
-        cls, stamps_ns: Sequence[int], positions: np.ndarray, quaternions: np.ndarray, where: str
+        cls, stamps_ns: Sequence[int], positions: ArrayLike, quaternions: ArrayLike, where: str
     ) -> Trajectory:
         """Sort samples by stamp and drop invalid ones (NaN, zero quaternion) and repeated stamps.
 
@@ -62,27 +63,27 @@ class Trajectory:
             where: origin of the samples, for messages.
         """
         try:
-            stamps_ns = np.array(stamps_ns, np.int64)
+            stamps = np.array(stamps_ns, np.int64)
         except OverflowError as error:
             raise SourceError(
                 f"{where} contains a stamp that exceeds the range of nanoseconds"
             ) from error
-        positions = np.array(positions, np.float64).reshape(-1, 3)
-        quaternions = np.array(quaternions, np.float64).reshape(-1, 4)
-        norms = np.linalg.norm(quaternions, axis=1)
-        valid = np.isfinite(positions).all(axis=1) & np.isfinite(norms) & (norms > 0.5)
+        centers = np.array(positions, np.float64).reshape(-1, 3)
+        rotations = np.array(quaternions, np.float64).reshape(-1, 4)
+        norms = np.linalg.norm(rotations, axis=1)
+        valid = np.isfinite(centers).all(axis=1) & np.isfinite(norms) & (norms > 0.5)
         if not valid.any():
-            raise SourceError(f"{where} has no valid pose in {len(stamps_ns)} samples")
+            raise SourceError(f"{where} has no valid pose in {len(stamps)} samples")
         if not valid.all():
             log.warning("%s: ignored %d samples without a valid pose", where, np.sum(~valid))
         # Of several samples with the same stamp, the first is used.
-        stamps_ns, first = np.unique(stamps_ns[valid], return_index=True)
+        stamps, first = np.unique(stamps[valid], return_index=True)
         order = np.flatnonzero(valid)[first]
-        quaternions = quaternions[order] / norms[order, None]
+        rotations = rotations[order] / norms[order, None]
         T_wc = np.tile(np.eye(4), (len(order), 1, 1))
-        T_wc[:, :3, :3] = [quat2mat(q) for q in quaternions]
-        T_wc[:, :3, 3] = positions[order]
-        return cls(stamps_ns, T_wc, quaternions)
+        T_wc[:, :3, :3] = [quat2mat(q) for q in rotations]
+        T_wc[:, :3, 3] = centers[order]
+        return cls(stamps, T_wc, rotations)
 
     @property
     def positions(self) -> np.ndarray:
@@ -93,6 +94,19 @@ class Trajectory:
     def length_m(self) -> float:
         """Length of the path in the unit of the poses."""
         return float(np.linalg.norm(np.diff(self.positions, axis=0), axis=1).sum())
+
+    @property
+    def held(self) -> np.ndarray:
+        """(N,) bool: poses equal to the one before, as a node publishes them while it is lost."""
+        return np.append(False, (np.diff(self.T_wc, axis=0) == 0).all(axis=(1, 2)))
+
+    def without(self, left_out: np.ndarray) -> Trajectory:
+        """The poses that a mask (N,) does not leave out."""
+        kept = ~np.asarray(left_out)
+        quaternions = None if self.quaternions is None else self.quaternions[kept]
+        return replace(
+            self, stamps_ns=self.stamps_ns[kept], T_wc=self.T_wc[kept], quaternions=quaternions
+        )
 
     @cached_property
     def max_gap_ns(self) -> int:

@@ -57,8 +57,15 @@ DEPTH_ENCODINGS: dict[str, Encoding] = {
     "32FC1": Encoding("f4", 1),  # metres
 }
 
+
+def _pixel_limit(text: str) -> int:
+    """Value of OPENCV_IO_MAX_IMAGE_PIXELS: a number, perhaps with KB or MB, as OpenCV reads it."""
+    suffix = text.lstrip("0123456789")  # cv2 cannot be imported with other values
+    return int(text.removesuffix(suffix)) << {"KB": 10, "MB": 20}.get(suffix.upper(), 0)
+
+
 # The default is set in lgc_ros/__init__.py.
-MAX_PIXELS = int(os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"])
+MAX_PIXELS = _pixel_limit(os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"])
 PNG_CHUNK_BYTES = 12  # length, type and checksum around the data of each chunk
 
 
@@ -73,7 +80,7 @@ def decode_image(
             + (hint or f"configure the camera driver for one of {', '.join(IMAGE_ENCODINGS)}")
         )
     layout = IMAGE_ENCODINGS[encoding]
-    pixels = pixels_of(layout, encoding, height, width, step, is_bigendian, data)
+    pixels = _pixels(layout, encoding, height, width, step, is_bigendian, data)
     if layout.conversion is not None:
         try:
             pixels = cv2.cvtColor(pixels, layout.conversion)
@@ -95,7 +102,7 @@ def decode_depth(
             f"{', '.join(DEPTH_ENCODINGS)}"
         )
     layout = DEPTH_ENCODINGS[encoding]
-    depth = pixels_of(layout, encoding, height, width, step, is_bigendian, data)
+    depth = _pixels(layout, encoding, height, width, step, is_bigendian, data)
     if depth.dtype == np.uint16:
         return depth * np.float32(1e-3)
     return np.where(np.isfinite(depth) & (depth > 0), depth, np.float32(0))
@@ -169,7 +176,7 @@ def _raw(message: Any) -> tuple:
     return m.encoding, m.height, m.width, m.step, m.is_bigendian, m.data
 
 
-def pixels_of(
+def _pixels(
     layout: Encoding,
     encoding: str,
     height: int,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import cv2
 import numpy as np
 
@@ -13,6 +15,13 @@ from lgc_ros.odometry.state import LOST, TRACKED, OdometryState
 LOST_TURN_RADPS = 0.5
 # Speed assumed while lost, at least, in scene depths per second.
 LOST_SPEED = 0.1
+
+
+class CameraPose(NamedTuple):
+    """Pose of a camera, world to camera."""
+
+    R_cw: np.ndarray
+    t_cw: np.ndarray
 
 
 class PoseHistory:
@@ -32,9 +41,14 @@ class PoseHistory:
         self.last: OdometryState | None = None
         self.last_tracked: OdometryState | None = None
         self.failures = 0
+        # Velocity in the camera frame, also while publishing it is held back.
+        self._velocity, self._tracked = np.zeros(6), False
 
     def add(self, state: OdometryState, T_wc: np.ndarray, tracked: bool) -> None:
         """Remember the state of a frame that was matched."""
+        known = tracked and self._tracked
+        self._velocity = self._motion(state.stamp_ns, T_wc) if known else np.zeros(6)
+        self._tracked = tracked
         self.T_wc = T_wc
         self.last, self.first = state, self.first or state
         if tracked:
@@ -59,17 +73,38 @@ class PoseHistory:
         self.T_wc = self.T_wc.copy()  # states hold the previous one
         self.T_wc[:3, 3] = about + factor * (self.T_wc[:3, 3] - about)
         self.depth = self.depth and factor * self.depth
+        self._velocity = self._velocity * np.repeat([factor, 1.0], 3)
 
     def twist(self, stamp_ns: int, T_wc: np.ndarray, status: str) -> np.ndarray:
         """(6,) velocity in the camera frame since the last tracked pose, in the current scale."""
-        last = self.last
-        if last is None or not last.tracked or status not in TRACKED:
+        if self.last is None or not self.last.tracked or status not in TRACKED:
             return np.zeros(6)
-        elapsed_s = (stamp_ns - last.stamp_ns) * 1e-9
+        return self._motion(stamp_ns, T_wc)
+
+    def _motion(self, stamp_ns: int, T_wc: np.ndarray) -> np.ndarray:
+        """(6,) mean velocity from the last pose to this one, in the camera frame."""
+        assert self.last is not None
+        elapsed_s = (stamp_ns - self.last.stamp_ns) * 1e-9
         moved = np.linalg.inv(self.T_wc) @ T_wc
         angular, _ = cv2.Rodrigues(moved[:3, :3])
         linear = moved[:3, :3].T @ moved[:3, 3]
         return np.concatenate([linear, angular.ravel()]) / elapsed_s
+
+    def predicted(self, stamp_ns: int) -> CameraPose:
+        """The pose at a later time if the camera keeps its velocity."""
+        T_wc = self.T_wc
+        if self.last is not None:
+            moved = self._velocity * (stamp_ns - self.last.stamp_ns) * 1e-9
+            turn, _ = cv2.Rodrigues(moved[3:])
+            step = np.eye(4)
+            step[:3, :3], step[:3, 3] = turn, turn @ moved[:3]
+            T_wc = T_wc @ step
+        R_cw = np.ascontiguousarray(T_wc[:3, :3].T)
+        return CameraPose(R_cw, -R_cw @ T_wc[:3, 3])
+
+    def move(self, T_nw: np.ndarray) -> None:
+        """Follow the map when it is moved rigidly, from the old world to the new one."""
+        self.T_wc = T_nw @ self.T_wc
 
     def lost_s(self, stamp_ns: int) -> float:
         """Seconds since the last tracked frame."""

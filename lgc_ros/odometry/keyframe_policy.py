@@ -13,6 +13,8 @@ from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
 MIN_LANDMARK_SHARE = 1 / 3
 # Share of the matches that must show the parallax asked for: far points never do.
 PARALLAX_SHARE = 1 / 3
+# Points that leave the view for each match that is lost: matches are also lost as views change.
+POINTS_PER_MATCH = 2 / 3
 
 
 def keyframe_is_due(
@@ -20,16 +22,16 @@ def keyframe_is_due(
     track: Track,
     pose: Pose,
     landmarks: LandmarkMap,
-    most_matches: int,
+    overlap_is_low: bool,
     options: OdometryOptions,
 ) -> bool:
     """Whether a tracked view should become a keyframe.
 
     Args:
-        most_matches: largest number of matches any view had with the current keyframe.
+        overlap_is_low: whether too little of the current keyframe is left in view.
     """
     turned_deg = rotation_error_deg(pose.R_cw, track.reference.R_cw)
-    if overlap_is_low(track, most_matches, options) or turned_deg > options.keyframe_turn_deg:
+    if overlap_is_low or turned_deg > options.keyframe_turn_deg:
         return True
     elapsed_s = (view.stamp_ns - track.reference.view.stamp_ns) * 1e-9
     needed_deg = options.keyframe_parallax_deg
@@ -44,7 +46,17 @@ def keyframe_is_due(
     return shared_parallax_deg(R_10, x0, x1) > options.init_parallax_deg
 
 
-def overlap_is_low(track: Track, most_matches: int, options: OdometryOptions) -> bool:
+def few_points_in_view(overlap: float, options: OdometryOptions) -> bool:
+    """Whether so many points that are followed have left the view that a new keyframe is due.
+
+    Args:
+        overlap: share of the keyframe's points that is in view, found or not. Points that blur
+            hides will be found again.
+    """
+    return 1 - overlap > POINTS_PER_MATCH * (1 - options.keyframe_overlap)
+
+
+def few_matches_left(track: Track, most_matches: int, options: OdometryOptions) -> bool:
     """Whether so few matches are left that a new keyframe should take over.
 
     Without landmarks the keyframe is kept longer: what only it saw would be lost with it.

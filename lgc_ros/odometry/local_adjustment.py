@@ -19,9 +19,9 @@ def adjust_window(landmarks: LandmarkMap, window: int, max_fixed: int, iteration
     """Refine the newest keyframe, those most covisible with it, and the landmarks they see.
 
     Up to `max_fixed` other keyframes that see the same landmarks hold the window in place. If
-    there are fewer than two, the oldest keyframe of the window is held instead, and so is its
-    distance to the farthest one: the trajectory keeps its length, although its first step was the
-    least certain.
+    there are fewer than two, the oldest keyframe of the window is held, too. If it is the only
+    one, its distance to the farthest one is kept: the trajectory keeps its length, although its
+    first step was the least certain.
     """
     free, fixed, floating = _choose_window(landmarks, window, max_fixed)
     views = free + fixed
@@ -69,10 +69,9 @@ def _choose_window(
     others = [k for n, k in landmarks.covisible(seen) if n > 0 and not any(k is f for f in free)]
     fixed = others[:max_fixed]
     by_age = [k for k in landmarks.keyframes if any(k is f for f in free)]
-    floating = len(fixed) < 2
-    if floating:
+    if len(fixed) < 2:
         fixed.append(by_age.pop(0))
-    return by_age, fixed, floating
+    return by_age, fixed, len(fixed) == 1
 
 
 def _seen_by(

@@ -6,12 +6,13 @@ The world frame is the camera frame of the first image. Poses are world to camer
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from lgc_ros.features.base import Features
+from lgc_ros.features.keypoints import no_features
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.epipolar import relative_pose, triangulate_angular
 from lgc_ros.odometry.covariance import rescaled
@@ -48,16 +49,24 @@ class View:
     x: np.ndarray  # (N, 2) normalized
     # (4, 4) pose of the camera in the wheel odometry; None until its samples have arrived.
     wheels: Callable[[], np.ndarray | None] = lambda: None
+    gray: np.ndarray | None = None  # (H, W) uint8 image, for optical flow
 
 
-def make_view(stamp_ns: int, camera: Camera, T_oc: WheelPose, features: Features) -> View:
-    """Keypoints and their rays, without those that cannot be undistorted."""
-    x = camera.normalize(features.points)
+def make_view(
+    stamp_ns: int, camera: Camera, T_oc: WheelPose = None, gray: np.ndarray | None = None
+) -> View:
+    """An image without keypoints."""
+    wheels = T_oc if callable(T_oc) else lambda: T_oc
+    return View(stamp_ns, camera, no_features(), np.empty((0, 2)), wheels, gray)
+
+
+def with_keypoints(view: View, features: Features) -> View:
+    """The view with keypoints and their rays, without those that cannot be undistorted."""
+    x = view.camera.normalize(features.points)
     valid = np.isfinite(x).all(axis=1)
     if not valid.all():
         features, x = features.subset(valid), x[valid]
-    wheels = T_oc if callable(T_oc) else lambda: T_oc
-    return View(stamp_ns, camera, features, x, wheels)
+    return replace(view, features=features, x=x)
 
 
 @dataclass(eq=False)

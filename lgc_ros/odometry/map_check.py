@@ -32,6 +32,11 @@ class MapCheck:
         """Whether the map is still to be trusted after this view."""
         if shows_landmarks(track) and self.agrees(track):
             self._balance += 1 if self._confirms(view, track) else -1
+        return self.trusts_map
+
+    @property
+    def trusts_map(self) -> bool:
+        """Whether the map has not been refuted."""
         return self._balance > -MAX_REFUTED
 
     def agrees(self, track: Track) -> bool:

@@ -8,10 +8,14 @@ from lgc_ros.geometry.epipolar import essential_from_pose, sampson_distance
 from lgc_ros.matching.correspondences import match, row_distances
 from lgc_ros.matching.guided import NOT_FOUND, match_guided
 from lgc_ros.odometry import covariance
+from lgc_ros.odometry.anchor import landmark_patches, with_points
+from lgc_ros.odometry.flow_tracking import find_patches
+from lgc_ros.odometry.keyframe_matching import KeyframeMatcher
 from lgc_ros.odometry.local_adjustment import adjust_window
 from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, View, motion_between
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.tracking import MIN_LANDMARKS, KeyframeMatcher, Pose, Track
+from lgc_ros.odometry.patch_alignment import image_pyramid
+from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
 from lgc_ros.runtime.stage_timer import StageTimer
 
 # A new keyframe is searched for the landmarks of this many covisible keyframes, this far from
@@ -20,6 +24,9 @@ from lgc_ros.runtime.stage_timer import StageTimer
 SEARCHED_KEYFRAMES = 10
 SEARCH_PX = 4.0
 SIMILAR_SHARE = 0.97
+# Optical flow searches it for those of this many, beginning at this pyramid level.
+FOLLOWED_KEYFRAMES = 4
+FOLLOWED_LEVEL = 1
 # Matches that no filter has scored must be this much closer to their epipolar lines than inliers.
 UNFILTERED_THRESHOLD = 0.5
 
@@ -33,6 +40,7 @@ def insert_keyframe(
     keyframe.covariance = covariance.chained(reference.covariance, pose)
     keyframe.landmark_ids[track.index1[used]] = reference.landmark_ids[track.index0[used]]
     landmarks.add_keyframe(keyframe, keep=reference)
+    _follow_landmarks(landmarks, keyframe, [reference])
     landmarks.triangulate(reference, keyframe, track.index0, track.index1)
     connect(landmarks, keyframe, track, options.threshold_px)
     adjust_window(landmarks, options.window, options.window_fixed, options.window_iterations)
@@ -95,6 +103,7 @@ def connect(landmarks: LandmarkMap, keyframe: Keyframe, track: Track, threshold_
     if not others:
         return
     _find_landmarks(landmarks, keyframe, others, _typical_distance(track, keyframe))
+    _follow_landmarks(landmarks, keyframe, others[:FOLLOWED_KEYFRAMES])
     for other in others:
         if other is not track.reference:
             _add_landmarks(landmarks, other, keyframe, threshold_px)
@@ -105,6 +114,8 @@ def _typical_distance(track: Track, keyframe: Keyframe) -> float:
     """Descriptor distance that most matches of the pose stay below."""
     assert track.pose is not None  # only tracked views become keyframes
     used = track.pose.used
+    if not used.any():
+        return 0.0
     distance = row_distances(
         track.reference.view.features.descriptors[track.index0[used]],
         keyframe.view.features.descriptors[track.index1[used]],
@@ -123,6 +134,29 @@ def _find_landmarks(
     new = found != NOT_FOUND
     new[new] = keyframe.landmark_ids[found[new]] == NONE
     keyframe.landmark_ids[found[new]] = ids[new]
+
+
+def _follow_landmarks(landmarks: LandmarkMap, keyframe: Keyframe, others: list[Keyframe]) -> None:
+    """Find landmarks of other keyframes by optical flow, where keypoints have not been matched.
+
+    Under motion blur hardly any keypoint is detected again, but most patches can be followed.
+    """
+    if keyframe.view.gray is None:
+        return
+    pyramid, camera = image_pyramid(keyframe.view.gray), keyframe.view.camera
+    for other in others:
+        known = np.zeros(len(landmarks.points) + 1, bool)
+        known[keyframe.landmark_ids] = True
+        patches = landmark_patches(other, landmarks, known)
+        if patches is None:
+            continue
+        ids = other.landmark_ids[patches.rows]
+        guesses = camera.project(landmarks.points[ids] @ keyframe.R_cw.T + keyframe.t_cw)
+        pixels, found = find_patches(patches, pyramid, camera, guesses, keyframe, FOLLOWED_LEVEL)
+        found[found] = np.linalg.norm((pixels - guesses)[found], axis=1) < SEARCH_PX
+        rows = patches.rows[found]
+        keyframe.view = with_points(keyframe.view, pixels[found], other.view, rows)
+        keyframe.landmark_ids = np.append(keyframe.landmark_ids, ids[found])
 
 
 def _add_landmarks(

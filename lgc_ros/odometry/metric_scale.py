@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.keyframe_policy import landmark_parallax_deg
 from lgc_ros.odometry.map import Keyframe, LandmarkMap, View
 from lgc_ros.odometry.scale import MEMORY, NEEDS, ScaleEstimator, ScaleEvidence, ScaleOptions
@@ -91,18 +90,24 @@ class MetricScale:
         return shown
 
     def wants_keyframe(
-        self, view: View, track: Track, pose: Pose, frame: Frame, min_parallax_deg: float
+        self,
+        view: View,
+        track: Track,
+        pose: Pose,
+        landmarks: LandmarkMap,
+        has_depth: bool,
+        min_parallax_deg: float,
     ) -> bool:
         """Whether a keyframe here would bring the first measurement, or prepare it."""
         if not self.is_awaited:
             return False
         if self._options.source == "depth":
-            measured = frame.depth is not None
+            measured = has_depth
         else:
             measured = view.wheels() is not None
             if measured and track.reference.wheel_position() is None:
                 return True
-        return measured and landmark_parallax_deg(track, pose, self._map) > min_parallax_deg
+        return measured and landmark_parallax_deg(track, pose, landmarks) > min_parallax_deg
 
     def measure(
         self, keyframe: Keyframe, previous: Keyframe, depth: np.ndarray | None, about: np.ndarray

@@ -40,6 +40,12 @@ class MotionGate:
         center = about - factor * (self._R_cw.T @ self._t_cw + about)
         self._t_cw = -self._R_cw @ center
 
+    def move(self, T_nw: np.ndarray) -> None:
+        """Follow the map when it is moved rigidly, from the old world to the new one."""
+        R_wn = T_nw[:3, :3].T
+        self._R_cw = self._R_cw @ R_wn
+        self._t_cw = self._t_cw - self._R_cw @ T_nw[:3, 3]
+
     def __call__(self, view: View, track: Track, landmarks: LandmarkMap) -> tuple[Pose, str]:
         """The tracked pose with what did not move held, and the status that says so."""
         pose, focal = track.pose, view.camera.focal

@@ -8,6 +8,9 @@ from lgc_ros.errors import ConfigError
 from lgc_ros.odometry.scale import ScaleOptions
 from lgc_ros.runtime.settings import MAX_INT, check_ranges, setting
 
+FLOW, MATCH = "flow", "match"
+TRACKING = (FLOW, MATCH)
+
 
 @dataclass(frozen=True)
 class OdometryOptions:
@@ -18,8 +21,16 @@ class OdometryOptions:
     )
     features: str = setting(
         "sift",
-        "Keypoint type: sift, rootsift, orb, akaze or an ONNX file; cn needs a model trained for "
-        "it",
+        "Keypoint type: sift, rootsift, orb, akaze, or a learned one (xfeat); cn needs a model "
+        "trained for it",
+    )
+    extractor_model: str | None = setting(
+        None, "ONNX file that extracts learned keypoints, see docs/features.md", unset="none"
+    )
+    tracking: str = setting(
+        FLOW,
+        "How frames are tracked: flow (optical flow, with keypoints on keyframes only) or match "
+        "(keypoints on every frame, for few frames per second)",
     )
     max_keypoints: int = setting(
         2000,
@@ -152,6 +163,8 @@ class OdometryOptions:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        if self.tracking not in TRACKING:
+            raise ConfigError(f"tracking is '{self.tracking}': use {' or '.join(TRACKING)}")
         if self.max_keyframes < self.window:
             raise ConfigError(
                 f"max_keyframes ({self.max_keyframes}) must be at least window ({self.window})"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lgc_ros.estimation.two_view import TwoViewResult
+from lgc_ros.odometry.options import MATCH
 
 OK = "ok"
 INITIALIZING = "initializing"
@@ -32,6 +33,7 @@ class OdometryState:
         covariance: (6, 6) of position and orientation (fixed axes), as in ROS.
         twist: (6,) linear (m/s) and angular (rad/s) velocity in the camera frame.
         keyframe: whether the frame became a keyframe.
+        tracking: how the frame was tracked: `flow` (optical flow) or `match` (keypoints).
         relative: two-view result of the frame against its keyframe; None if nothing was matched.
         relative_stamp_ns: stamp of that keyframe.
         points_cam: (N, 3) landmarks the pose rests on, in the camera frame.
@@ -57,6 +59,7 @@ class OdometryState:
     counts: dict[str, int] = field(default_factory=dict)
     ms: dict[str, float] = field(default_factory=dict)
     scale_sigma: float = 1.0
+    tracking: str = MATCH
 
     @property
     def tracked(self) -> bool:

@@ -8,6 +8,7 @@ from lgc_ros.odometry import covariance
 from lgc_ros.odometry.history import PoseHistory
 from lgc_ros.odometry.map import Keyframe, LandmarkMap, View
 from lgc_ros.odometry.metric_scale import MetricScale
+from lgc_ros.odometry.options import FLOW, MATCH
 from lgc_ros.odometry.state import (
     FEW_MATCHES,
     INITIALIZING,
@@ -82,8 +83,13 @@ class StateReport:
         pose: Pose | None,
         timer: StageTimer,
         keyframe: bool,
+        landmarks: LandmarkMap | None = None,
     ) -> OdometryState:
-        """The answer to a frame with a pose, at least a rotation."""
+        """The answer to a frame with a pose, at least a rotation.
+
+        Args:
+            landmarks: map that the ids of the track refer to; by default the whole map.
+        """
         T_wc, tracked = covariance.T_wc(where), status in TRACKED
         if self._scale.is_awaited and status == OK:
             last = self._history.last
@@ -107,10 +113,11 @@ class StateReport:
             keyframe,
             track and track.result,
             track and track.reference.view.stamp_ns,
+            tracking=FLOW if landmarks is not None else MATCH,
             counts={"features": len(view.x)} | match_counts(track and track.result, used),
             ms=timer.ms,
             scale_sigma=self._scale.sigma,
-            **_seen_landmarks(self._map, view, where, track, pose),
+            **_seen_landmarks(landmarks or self._map, view, where, track, pose),
         )
         self._history.add(state, T_wc, tracked)
         return state

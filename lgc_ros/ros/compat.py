@@ -11,7 +11,7 @@ import importlib
 import logging
 from types import ModuleType
 
-from lgc_ros.ros import conversion, message_filters_fallback
+from lgc_ros.ros import cv_bridge_fallback, message_filters_fallback
 
 _log = logging.getLogger(__name__)
 
@@ -37,11 +37,10 @@ def _load(package: str, *parts: str) -> ModuleType | None:
 
 
 # Without this, a broken compiled part of cv_bridge shows up at the first conversion only.
-_cv_bridge = _load("cv_bridge", "boost.cv_bridge_boost") or conversion
+_cv_bridge = _load("cv_bridge", "boost.cv_bridge_boost") or cv_bridge_fallback
 _message_filters = _load("message_filters") or message_filters_fallback
 
 CvBridge = _cv_bridge.CvBridge
-CvBridgeError = _cv_bridge.CvBridgeError
 
 SimpleFilter = _message_filters.SimpleFilter
 Subscriber = _message_filters.Subscriber

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -30,8 +30,9 @@ MB = 2**20
 class Logger(Protocol):
     """A logger of Python, launch or a node."""
 
-    info: Callable[[str], object]
-    warning: Callable[[str], object]
+    def info(self, message: str, /) -> object: ...
+
+    def warning(self, message: str, /) -> object: ...
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def apply_dds_profile(config: Path) -> DdsChoice:
 def _segment_bytes(profile: Path) -> int:
     """Shared memory that each process reserves at startup."""
     sizes = ElementTree.parse(profile).iterfind(".//{*}segment_size")
-    return sum(int(size.text) for size in sizes)
+    return sum(int(size.text or 0) for size in sizes)
 
 
 def _free_bytes() -> int:

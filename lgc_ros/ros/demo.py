@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -12,13 +10,17 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from lgc_ros.errors import OutputError
 from lgc_ros.estimation.two_view import TwoViewPipeline, true_matches
 from lgc_ros.evaluation.pair_metrics import score_result
 from lgc_ros.evaluation.trajectory_input import load_trajectory
 from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory, load_evo
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
+from lgc_ros.images.resize import resized_camera
 from lgc_ros.ros.live import INLIERS, ODOMETRY, LiveOptions, LiveRun, run_live
+from lgc_ros.runtime.output_files import write_json
+from lgc_ros.runtime.result_folders import result_folder
 from lgc_ros.sources.bag_types import GROUND_TRUTH_TOPIC
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
 from lgc_ros.sources.synthetic import SyntheticSource, default_camera
@@ -26,15 +28,25 @@ from lgc_ros.sources.trajectory import write_trajectory
 from lgc_ros.synthetic import World
 from lgc_ros.visualization.matches import draw_two_view, write_image
 from lgc_ros.visualization.point_cloud import landmark_cloud
-from lgc_ros.visualization.report import MethodComparison, Report, write_report
+from lgc_ros.visualization.report import REPORT_FILES, MethodComparison, Report, write_report
 
 ROOM = 4
-LOOP_FRAMES, RATE_HZ, NOISE = 120, 10.0, 2.0
+LOOP_FRAMES, RATE_HZ, NOISE = 360, 30.0, 2.0
 # A wide-baseline pair of a sequence of PAIR_FRAMES frames on which RANSAC fails.
 PAIR_FRAMES, PAIR, PAIR_NOISE = 200, (20, 50), 4.0
-METHODS = ("ransac", "cn")
+METHODS = ("ransac", "poselib+ratio+unique", "cn")
 PICTURES = 40
 SEQUENCE, RECORDING, NODE_LOG = "sequence", "recording.mcap", "node.log"
+RESULTS = {
+    SEQUENCE,
+    RECORDING,
+    f"{RECORDING}.part",
+    NODE_LOG,
+    "trajectory_tum.txt",
+    "metrics.json",
+    *(f"matches_{method}.jpg" for method in METHODS),
+    *REPORT_FILES,
+}
 
 Show = Callable[[str, int, int, str], None]
 """Progress callback: step, amount done, total amount, remark."""
@@ -66,7 +78,22 @@ def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
         LgcError: a step failed; the message says why.
     """
     load_evo()  # fail now rather than at the evaluation
-    _clear(out)
+    with result_folder(out, _earlier_demo, force=True):
+        return _run_demo(out, options, show)
+
+
+def _earlier_demo(out: Path) -> list[Path]:
+    """Everything in the folder, which must be empty or hold the results of a demo."""
+    found = sorted(out.iterdir())
+    if foreign := [path.name for path in found if path.name not in RESULTS]:
+        raise OutputError(
+            f"{out} holds files that are not of a demo ({', '.join(foreign[:3])}): choose a new "
+            "folder, or an empty one"
+        )
+    return found
+
+
+def _run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     show(RENDER, 0, options.frames, "building the room")
     world = World(ROOM, "room")
     camera, bag = _camera(options.width), out / SEQUENCE
@@ -105,9 +132,9 @@ def run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     show(COMPARE, len(METHODS), len(METHODS), "")
 
     show(REPORT, 0, 1, "")
-    report = Report(options.frames, live, errors, *cloud, comparisons)
+    report = Report(options.frames, live, errors, cloud, comparisons)
     write_report(out, report)
-    (out / "metrics.json").write_text(json.dumps(report.metrics(), indent=2) + "\n")
+    write_json(out / "metrics.json", report.metrics())
     show(REPORT, 1, 1, "")
     return report
 
@@ -126,24 +153,10 @@ def _render(bag: Path, world: World, camera: Camera, frames: int, show: Show) ->
     write_bag(_counted(islice(source, frames), frames, show), bag)
 
 
-def _clear(out: Path) -> None:
-    """Remove old results: bags are never overwritten, and the rest would be misleading."""
-    for folder in (SEQUENCE, f"{RECORDING}.part"):
-        shutil.rmtree(out / folder, ignore_errors=True)
-    for file in (RECORDING, "metrics.json", "report.html"):
-        (out / file).unlink(missing_ok=True)
-    out.mkdir(parents=True, exist_ok=True)
-
-
 def _camera(width: int) -> Camera:
     """The default camera at another resolution."""
     camera = default_camera()
-    scale = width / camera.width
-    K = scale * camera.K
-    # Integer coordinates are pixel centres; the image corner is the fixed point of the scaling.
-    K[:2, 2] += (scale - 1) / 2
-    K[2, 2] = 1
-    return Camera.from_K(K, width, round(scale * camera.height))
+    return resized_camera(camera, width, round(width * camera.height / camera.width))
 
 
 def _counted(frames: Iterable[Frame], total: int, show: Show) -> Iterable[Frame]:

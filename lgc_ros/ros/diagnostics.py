@@ -12,10 +12,16 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from rclpy.impl.rcutils_logger import RcutilsLogger
 
-from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.options import FLOW, MATCH, OdometryOptions
 from lgc_ros.odometry.profiles import load_profile
 from lgc_ros.odometry.scale import UNKNOWN_SIGMA
-from lgc_ros.odometry.state import DEGENERATE, FEW_MATCHES, INITIALIZING, LOST, OdometryState
+from lgc_ros.odometry.state import (
+    DEGENERATE,
+    FEW_MATCHES,
+    INITIALIZING,
+    LOST,
+    OdometryState,
+)
 from lgc_ros.ros.node_parameters import NodeParameters
 from lgc_ros.ros.scale_input import DepthImages, ScaleInput
 from lgc_ros.ros.topic_watch import SILENT_S, TopicWatch, smallest_difference_ns
@@ -86,6 +92,7 @@ class Monitor:
         self._silence_logged = False
         self._state: OdometryState | None = None
         self._pairs = self._frames = self._faults = 0
+        self._tracked_by = {FLOW: 0, MATCH: 0}
         self._times_ms: list[Mapping[str, float]] = []  # per frame since the last report
         self._mean_ms: dict[str, str] = {}
         self._last_report = time.monotonic(), 0, 0
@@ -112,6 +119,7 @@ class Monitor:
     def processed(self, state: OdometryState, latency_ms: float) -> None:
         """A frame was processed and published `latency_ms` after its arrival."""
         self._frames += 1
+        self._tracked_by[state.tracking] += 1
         self._times_ms.append(state.ms | {"latency": latency_ms})
         self._state, self._fault = state, ""
         if state.status in LOGGED_STATUSES:
@@ -133,17 +141,18 @@ class Monitor:
 
     def why_no_scale(self, p: NodeParameters) -> str:
         """Why the scale source provides no measurements, and the remedy; empty if it does."""
-        if self.scale_watch is None:
+        watch, source = self.scale_watch, self.scale_input
+        if watch is None or source is None:
             return ""
-        complaint = self.scale_watch.complaint()
-        if not complaint and time.monotonic() - self.scale_input.met_s > SILENT_S:
-            between_ns = smallest_difference_ns(self.scale_watch, self.images)
-            is_depth = self.scale_input.name == DepthImages.name
+        complaint = watch.complaint()
+        if not complaint and time.monotonic() - source.met_s > SILENT_S:
+            between_ns = smallest_difference_ns(watch, self.images)
+            is_depth = source.name == DepthImages.name
             remedy = _stamp_remedy(between_ns, p) if is_depth else ONE_CLOCK
-            complaint = _never_match(self.scale_watch, self.images, remedy)
-        complaint = complaint or self.scale_input.fault
+            complaint = _never_match(watch, self.images, remedy)
+        complaint = complaint or source.fault
         consequence = _without_scale(self._state)
-        return complaint and f"no scale from {self.scale_input.name}, {consequence}: {complaint}"
+        return complaint and f"no scale from {source.name}, {consequence}: {complaint}"
 
     def report(
         self, name: str, setup: Mapping[str, str], dropped: int, p: NodeParameters
@@ -167,6 +176,7 @@ class Monitor:
         values = {
             "fps": f"{frames / max(now_s - then_s, 1e-3):.1f}",
             "frames": self._frames,
+            **{f"frames_by_{path}": count for path, count in self._tracked_by.items()},
             "dropped": dropped,
             "faults": self._faults,
             "images": self.images.count,
@@ -207,7 +217,9 @@ class Monitor:
 
     def _scale_messages(self) -> dict[str, int]:
         watch, source = self.scale_watch, self.scale_input
-        return {} if watch is None else {f"{source.name}_messages": watch.count}
+        if watch is None or source is None:
+            return {}
+        return {f"{source.name}_messages": watch.count}
 
     def _measurements(self, state: OdometryState | None) -> dict[str, object]:
         if state is None:
@@ -283,8 +295,10 @@ def _faster(p: NodeParameters) -> list[str]:
         remedies.append("the profile fast")
     if options.max_keypoints > FEW_KEYPOINTS:
         remedies.append(f"fewer max_keypoints than {options.max_keypoints}")
-    if not p.pipelined and options.threads != 1 and os.cpu_count() != 1:
-        remedies.append("pipelined")
+    if options.tracking != FLOW:
+        remedies.append("tracking flow")
+        if not p.pipelined and options.threads != 1 and os.cpu_count() != 1:
+            remedies.append("pipelined")
     return [*remedies, "smaller images"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import rclpy
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
@@ -46,14 +48,16 @@ class Inputs:
         images, image_type = node.resolve_topic_name("image"), Image
         if p.image_transport == "compressed":
             images, image_type = f"{images}/compressed", CompressedImage
-        image_watch, image = self._subscribe(image_type, images, "image", input_qos())
-        info_watch, info = self._subscribe(
-            CameraInfo, node.resolve_topic_name("camera_info"), "camera_info", input_qos()
-        )
-        self._subscribers = [image, info]
-        self.monitor = Monitor(image_watch, info_watch, node.get_logger())
-        self.scale: ScaleInput | None = None
-        self.subscribe_scale(p)
+        infos = node.resolve_topic_name("camera_info")
+        with ExitStack() as opened:  # nothing stays subscribed if a later part fails
+            image_watch, image = self._subscribe(image_type, images, "image", input_qos())
+            opened.callback(node.destroy_subscription, image.sub)
+            info_watch, info = self._subscribe(CameraInfo, infos, "camera_info", input_qos())
+            opened.callback(node.destroy_subscription, info.sub)
+            self.monitor = Monitor(image_watch, info_watch, node.get_logger())
+            self.scale: ScaleInput | None = None
+            self.subscribe_scale(p)
+            self._camera = opened.pop_all()
         image.registerCallback(self._check_transport)
         Synchronizer(image, info, self._on_match, self._on_refused, p.sync_queue, p.slop_s)
 
@@ -75,8 +79,7 @@ class Inputs:
 
     def close(self) -> None:
         """Destroy all subscriptions."""
-        for subscriber in self._subscribers:
-            self._node.destroy_subscription(subscriber.sub)
+        self._camera.close()
         self._close_scale()
 
     def _subscribe(
@@ -129,9 +132,8 @@ class Inputs:
             )
 
     def _on_refused(self, message: Stamped) -> None:
-        watch = self.monitor.camera_info
-        if not isinstance(message, CameraInfo):
-            watch = self.monitor.images
+        is_info = isinstance(message, CameraInfo)
+        watch = self.monitor.camera_info if is_info else self.monitor.images
         self.monitor.refused(
             f"message of {watch.topic} ignored because of its negative stamp "
             f"({stamp_ns(message.header.stamp) / 1e9:.3f} s): its publisher must set header.stamp "

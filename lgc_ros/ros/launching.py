@@ -5,9 +5,8 @@ launch ignores undeclared arguments, and exits with 0 whatever the exit codes of
 
 from __future__ import annotations
 
-import difflib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from launch import LaunchContext, LaunchDescription
@@ -17,14 +16,9 @@ from launch.event_handlers import OnProcessExit
 from launch.events import matches_action
 from launch.events.process import ProcessExited, ShutdownProcess
 
+from lgc_ros.errors import did_you_mean
+
 PACKAGE = "lgc_ros"
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Hint for an unknown name: the closest known name, or all of them."""
-    known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
 
 
 def checked_arguments(file: str, description: LaunchDescription) -> LaunchDescription:
@@ -39,7 +33,7 @@ def checked_arguments(file: str, description: LaunchDescription) -> LaunchDescri
         known = {argument.name for argument in description.get_launch_arguments()}
         for name in given_arguments(Path(file), sys.argv):
             if name not in known:
-                raise ValueError(f"unknown launch argument '{name}': {nearest(name, known)}")
+                raise ValueError(f"unknown launch argument '{name}': {did_you_mean(name, known)}")
 
     return LaunchDescription([OpaqueFunction(function=check), description])
 

@@ -19,12 +19,13 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Image
 
-from lgc_ros.errors import LgcError
+from lgc_ros.errors import Interrupted, LgcError
 from lgc_ros.images.encoding import image_from_message
 from lgc_ros.images.stamps import serialized_stamp_ns, stamp_ns
 from lgc_ros.ros.bags.player import Played, PlayOptions, play
 from lgc_ros.ros.bags.recorder import Recorder, RecordOptions, bag_writer
 from lgc_ros.ros.session import Session, session
+from lgc_ros.runtime.output_files import explained
 
 NODE = "lgc_odometry"
 ODOMETRY, INLIERS = f"/{NODE}/odometry", f"/{NODE}/inliers"
@@ -40,7 +41,7 @@ LOG_LINES = 12
 JPEG_QUALITY = 78
 # Below the range of ephemeral ports.
 RESERVATION_PORT = 20_000
-_reservations: list[socket.socket] = []
+_reservations: dict[int, socket.socket] = {}  # by domain, oldest first
 
 
 @dataclass(frozen=True)
@@ -182,23 +183,43 @@ class _Listener:
 
 
 def free_domain() -> int:
-    """An unused ROS domain, reserved until this process ends.
+    """A ROS domain without participants, reserved for this process.
 
-    The port of its first participant is free. Another port is held as a reservation, because the
-    participants take a while to start.
+    A port is held as a reservation until the process ends, because participants take a while to
+    start. If other processes hold all other domains, the oldest reservation of this one is used
+    again.
     """
     for domain in random.SystemRandom().sample(range(1, 100), 99):
-        taken = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            taken.bind(("127.0.0.1", RESERVATION_PORT + domain))
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.bind(("127.0.0.1", 7410 + 250 * domain))
-        except OSError:
-            taken.close()
-            continue
-        _reservations.append(taken)
-        return domain
+        if domain not in _reservations and not _has_participants(domain) and _reserve(domain):
+            return domain
+    for domain, held in _reservations.items():
+        if not _has_participants(domain):
+            del _reservations[domain]
+            _reservations[domain] = held  # the newest one now
+            return domain
     raise LgcError("all ROS domains of this machine are in use: stop some ROS processes")
+
+
+def _reserve(domain: int) -> bool:
+    """Hold the port that stands for a domain; False if another process does."""
+    taken = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        taken.bind(("127.0.0.1", RESERVATION_PORT + domain))
+    except OSError:
+        taken.close()
+        return False
+    _reservations[domain] = taken
+    return True
+
+
+def _has_participants(domain: int) -> bool:
+    """Whether the port of the domain's first participant is in use."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("127.0.0.1", 7410 + 250 * domain))
+        except OSError:
+            return True
+    return False
 
 
 @contextmanager
@@ -227,7 +248,7 @@ def _node(domain: int, log: Path, options: LiveOptions) -> Iterator[subprocess.P
     for name, value in (reliable | dict(options.parameters)).items():
         command += ["-p", f"{name}:={value}"]
     environment = os.environ | {"ROS_DOMAIN_ID": str(domain)}
-    with log.open("w", encoding="utf-8") as output:
+    with explained(log), log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
             command,
             env=environment,
@@ -254,7 +275,7 @@ def _check_alive(process: subprocess.Popen, log: Path) -> None:
 
 def _check_interrupted(ros: Session) -> None:
     if ros.stopping.is_set():
-        raise LgcError("interrupted")
+        raise Interrupted("interrupted")
 
 
 def _tail(log: Path) -> str:

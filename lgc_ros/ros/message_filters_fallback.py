@@ -30,26 +30,15 @@ class SimpleFilter:
 
 
 class Subscriber(SimpleFilter):
-    """A subscription as a source; options are those of Node.create_subscription.
-
-    Other attributes are those of the subscription `sub`.
-    """
+    """A subscription, `sub`, as a source; options are those of Node.create_subscription."""
 
     def __init__(
         self, node: Node, msg_type: type, topic: str, *, qos_profile: Any = 10, **options: Any
     ) -> None:
         super().__init__()
-        self.node = node
-        self.topic = topic
         self.sub = node.create_subscription(
             msg_type, topic, self.callback, qos_profile=qos_profile, **options
         )
 
     def callback(self, msg: Any) -> None:
         self.signalMessage(msg)
-
-    def getTopic(self) -> str:
-        return self.topic
-
-    def __getattr__(self, key: str) -> Any:
-        return getattr(self.sub, key)

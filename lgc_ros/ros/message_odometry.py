@@ -14,6 +14,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from lgc_ros.errors import ImageError
 from lgc_ros.features.base import Extractor, Features
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.geometry.camera_checks import camera_warnings
 from lgc_ros.images.encoding import image_from_message
 from lgc_ros.images.frame import Frame
 from lgc_ros.images.stamps import stamp_ns
@@ -75,15 +76,22 @@ class MessageOdometry:
     Args:
         options: settings of odometry.
         rectified: whether images are rectified: P of camera_info applies instead of K and D.
+        background: whether keyframes are mapped in a thread of their own.
         on_reset: called with the reason when odometry is re-initialized.
+        on_warning: called with what is unusual about a new calibration.
     """
 
     def __init__(
-        self, options: OdometryOptions, rectified: bool, on_reset: Callable[[str], None]
+        self,
+        options: OdometryOptions,
+        rectified: bool,
+        background: bool,
+        on_reset: Callable[[str], None],
+        on_warning: Callable[[str], None],
     ) -> None:
-        self.odometry = VisualOdometry(options)
+        self.odometry = VisualOdometry(options, background=background)
         self._rectified = rectified
-        self._on_reset = on_reset
+        self._on_reset, self._on_warning = on_reset, on_warning
         self._calibration: tuple | None = None
         self._camera: Camera | None = None
         self._last: OdometryState | None = None
@@ -94,6 +102,10 @@ class MessageOdometry:
         self.odometry.reset()
         self._last = None
         self._on_reset(reason)
+
+    def close(self) -> None:
+        """End the thread that maps keyframes."""
+        self.odometry.close()
 
     @property
     def has_pose(self) -> bool:
@@ -110,6 +122,7 @@ class MessageOdometry:
         """Method, model, engine, device and scale, for diagnostics."""
         options, filter_ = self.odometry.options, self.odometry.filter
         setup = {"method": options.method, "features": options.features, "device": "cpu"}
+        setup |= self.odometry.mapping_report()
         if filter_ is not None:
             setup |= {
                 "model": filter_.info.name,
@@ -139,7 +152,8 @@ class MessageOdometry:
         if prepared.extract is not self.odometry.extract:  # the settings have changed since
             prepared = self.prepare(prepared.message)
         state, last = self.odometry.process(frame, T_oc, prepared.features), self._last
-        state = replace(state, ms=state.ms | {"features": prepared.ms})
+        if "features" in state.ms:  # they may have been extracted ahead
+            state = replace(state, ms=state.ms | {"features": prepared.ms})
         self._last = state
         self._frames += 1
         return TrackedFrame(frame, state, last)
@@ -155,6 +169,8 @@ class MessageOdometry:
                 return self._camera
             self.reset("camera_info has changed")
         self._calibration, self._camera = calibration, camera
+        for warning in camera_warnings(camera):
+            self._on_warning(warning)
         return camera
 
     def _checked_stamp(self, message: Image | CompressedImage) -> int:

@@ -120,7 +120,15 @@ def pose_message(T: np.ndarray) -> Pose:
 
 def matrix_of(transform: Transform) -> np.ndarray:
     """(4, 4) matrix of a transform message."""
-    t, q = transform.translation, transform.rotation
+    return _matrix(transform.translation, transform.rotation)
+
+
+def pose_matrix(pose: Pose) -> np.ndarray:
+    """(4, 4) matrix of a pose message."""
+    return _matrix(pose.position, pose.orientation)
+
+
+def _matrix(t: Vector3 | Point, q: Quaternion) -> np.ndarray:
     T = np.eye(4)
     T[:3, :3], T[:3, 3] = quat2mat([q.w, q.x, q.y, q.z]), (t.x, t.y, t.z)
     return T

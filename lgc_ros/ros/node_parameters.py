@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lgc_ros.errors import ConfigError
-from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.options import MATCH, OdometryOptions
 from lgc_ros.odometry.profiles import load_profile
 from lgc_ros.odometry.scale import ScaleOptions
 from lgc_ros.runtime.settings import Setting, check_ranges, setting, settings_of
@@ -69,9 +69,15 @@ class NodeParameters:
         high=1000,
         read_only=True,
     )
+    background_mapping: bool = setting(
+        True,
+        "tracking flow: map keyframes in a thread of their own while tracking goes on; false: the "
+        "same images always give the same poses, as offline",
+    )
     pipelined: bool = setting(
         False,
-        "Extract keypoints of the next image while tracking this one: higher rate, more latency",
+        "tracking match: extract keypoints of the next image while tracking this one; higher "
+        "rate, more latency",
     )
     odom_frame: str = setting(
         "odom", "Fixed frame of the odometry: base_frame at initialization (REP 105)"
@@ -106,6 +112,11 @@ class NodeParameters:
                 "odom_frame and base_frame must be the names of two different frames"
             )
         _check_pose(self.base_to_camera)
+
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether keypoints of the next image are extracted while this one is tracked."""
+        return self.pipelined and self.odometry.tracking == MATCH and self.odometry.threads != 1
 
     @property
     def slop_s(self) -> float:

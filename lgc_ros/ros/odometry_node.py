@@ -30,6 +30,7 @@ from lgc_ros.ros.lifecycle import log_failure, refuse_impossible_transitions
 from lgc_ros.ros.message_odometry import MessageOdometry, PendingImage
 from lgc_ros.ros.mounting import Mounting
 from lgc_ros.ros.node_help import help_text, wants_help
+from lgc_ros.ros.node_parameters import NodeParameters
 from lgc_ros.ros.outputs import Outputs
 from lgc_ros.ros.parameters import (
     declare_parameters,
@@ -43,6 +44,8 @@ from lgc_ros.ros.worker import LatestItemWorker, SerialThread
 from lgc_ros.runtime.allocator import retain_freed_memory
 
 NAME = "lgc_odometry"
+# How long the mapping thread may hold Python's lock while tracking waits for it.
+SWITCH_INTERVAL_S = 0.5e-3
 UNCONFIGURED = "the node is not configured: trigger the transitions configure and activate"
 INACTIVE = "the node is not active: trigger the transition activate"
 SHUT_DOWN = "the node is shut down: restart it"
@@ -106,10 +109,19 @@ class OdometryNode(LifecycleNode):
             for trigger in (self.trigger_configure, self.trigger_activate)
         )
 
+    def _new_odometry(self, p: NodeParameters) -> MessageOdometry:
+        return MessageOdometry(
+            p.odometry,
+            p.rectified,
+            p.background_mapping,
+            self._on_reinitialized,
+            self.get_logger().warning,
+        )
+
     @log_failure
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         p = self._settings
-        odometry = MessageOdometry(p.odometry, p.rectified, self._on_reinitialized)
+        odometry = self._new_odometry(p)
         self._outputs = Outputs(self)
         self._mounting = Mounting(self, p.base_frame, p.T_bc)
         self._odometry = odometry
@@ -163,6 +175,8 @@ class OdometryNode(LifecycleNode):
             self._outputs.destroy()
         if self._mounting is not None:
             self._mounting.close()
+        if self._odometry is not None:
+            self._odometry.close()
         self._odometry = self._outputs = self._mounting = None
         self.idle = idle
 
@@ -173,7 +187,7 @@ class OdometryNode(LifecycleNode):
     def _work(self, pair: _Pair) -> None:
         """Process one image in the worker thread."""
         prepared = self._odometry.prepare(pair.image)
-        if self._settings.pipelined and self._settings.odometry.threads != 1:
+        if self._settings.is_pipelined:
             with suppress(Exception):  # raised again, and reported, when it is tracked
                 prepared.features()
             self._tracking_thread.call(partial(self._track, pair, prepared))
@@ -183,11 +197,13 @@ class OdometryNode(LifecycleNode):
 
     def _track(self, pair: _Pair, prepared: PendingImage) -> None:
         """Track one image; an error is reported and does not affect the next image."""
-        self._mounting.wait_for(pair.image.header.frame_id, self._stopping)
         inputs = self._inputs
         if inputs is None:  # closed while the image waited
             return
         try:
+            self._mounting.wait_for(pair.image.header.frame_id, self._stopping)
+            if self._stopping.is_set():
+                return
             with self._lock:
                 self._process(pair, prepared, inputs)
         except LgcError as error:
@@ -229,9 +245,7 @@ class OdometryNode(LifecycleNode):
         try:
             after = read_parameters(self, changes)
             if after.odometry != self._settings.odometry:
-                self._checked = MessageOdometry(
-                    after.odometry, after.rectified, self._on_reinitialized
-                )
+                self._checked = self._new_odometry(after)
         except LgcError as error:
             return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
@@ -244,6 +258,7 @@ class OdometryNode(LifecycleNode):
             if self._odometry is None:
                 return
             if checked is not None:
+                self._odometry.close()
                 self._odometry = checked
                 self._odometry.reset("the odometry settings have changed")
             if (before.base_frame, before.base_to_camera) != (
@@ -296,6 +311,7 @@ def main(args: Sequence[str] | None = None) -> int:
         sys.stdout.write(help_text())
         return 0
     retain_freed_memory()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())

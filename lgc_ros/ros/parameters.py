@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +9,7 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
+from lgc_ros.errors import did_you_mean
 from lgc_ros.odometry.profiles import load_profile
 from lgc_ros.ros.node_parameters import (
     NodeParameters,
@@ -47,8 +47,7 @@ def unknown_parameters(node: Node) -> list[str]:
     given = [name for name in node._parameter_overrides if not name.startswith(QOS_OVERRIDES)]
     warnings = []
     for name in sorted(name for name in given if not node.has_parameter(name)):
-        near = difflib.get_close_matches(name, parameter_settings(), n=1)
-        hint = f"did you mean '{near[0]}'?" if near else "see odometry_node --help"
+        hint = did_you_mean(name, parameter_settings(), "see odometry_node --help")
         warnings.append(f"unknown parameter '{name}' is ignored: {hint}")
     return warnings
 

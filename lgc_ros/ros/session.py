@@ -17,8 +17,9 @@ from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
+from rclpy.topic_endpoint_info import TopicEndpointInfo
 
-from lgc_ros.errors import ConfigError
+from lgc_ros.errors import ConfigError, LgcError, did_you_mean
 from lgc_ros.odometry.profiles import config_folder
 from lgc_ros.ros.dds_profile import DdsChoice, apply_dds_profile
 
@@ -31,6 +32,8 @@ NAMES = (
     "names consist of letters, digits and _ in parts separated by single /, and no part begins "
     "with a digit"
 )
+
+OF_EVERY_NODE = ("/parameter_events", "/rosout")
 
 # Maximum delay until a signal takes effect.
 POLL_S = 0.1
@@ -91,13 +94,45 @@ class Session:
         for _ in range(count):
             self._executor.spin_once(timeout_sec=0)
 
-    def wait_for(self, done: Callable[[], bool], what: str) -> bool:
-        """Run callbacks until `done`, and log `what` is awaited if that takes long."""
-        if not self.spin_until(done, time.monotonic() + SILENT_S):
-            if not self.stopping.is_set():
-                log.warning("waiting for %s", what)
-            return self.spin_until(done)
-        return True
+    def wait_for(
+        self, done: Callable[[], bool], what: str, hint: Callable[[], str], timeout_s: float
+    ) -> bool:
+        """Run callbacks until `done`; if that takes long, log that `what` is awaited.
+
+        Args:
+            hint: says what there is instead, for the messages.
+
+        Returns:
+            False if `stopping` was set.
+
+        Raises:
+            LgcError: `timeout_s` have passed.
+        """
+        until_s = time.monotonic() + timeout_s
+        if self.spin_until(done, min(until_s, time.monotonic() + SILENT_S)):
+            return True
+        if not self.stopping.is_set():
+            log.warning("waiting for %s, at most %g s: %s", what, timeout_s, hint())
+        if self.spin_until(done, until_s):
+            return True
+        if self.stopping.is_set():
+            return False
+        raise LgcError(f"waited {timeout_s:g} s for {what}: {hint()}")
+
+    def similar_topics(
+        self, topic: str, endpoints: Callable[[str], Sequence[TopicEndpointInfo]]
+    ) -> str:
+        """Topics like this one that have such an endpoint in another node, for messages."""
+        own = self.node.get_name(), self.node.get_namespace()
+        topics = [
+            name
+            for name, _ in self.node.get_topic_names_and_types()
+            if name not in OF_EVERY_NODE
+            and any((e.node_name, e.node_namespace) != own for e in endpoints(name))
+        ]
+        if not topics:
+            return "there is none of any topic; check that the other node runs, and ROS_DOMAIN_ID"
+        return did_you_mean(topic, topics)
 
 
 @contextmanager
@@ -109,17 +144,19 @@ def session(name: str, domain: int | None = None) -> Iterator[Session]:
     stopping = threading.Event()
     signals = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: stopping.set()) for number in signals]
-    context = Context()
-    dds = init_ros([], context, domain)
-    dds.log_to(_dds_log)
-    node = rclpy.create_node(name, context=context)
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(node)
     try:
-        yield Session(node, executor, stopping, dds)
+        context = Context()
+        dds = init_ros([], context, domain)
+        dds.log_to(_dds_log)
+        node = rclpy.create_node(name, context=context)
+        executor = SingleThreadedExecutor(context=context)
+        executor.add_node(node)
+        try:
+            yield Session(node, executor, stopping, dds)
+        finally:
+            executor.shutdown()
+            shut_down(node)
     finally:
-        executor.shutdown()
-        shut_down(node)
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
 
@@ -180,6 +217,8 @@ def shut_down(node: Node) -> None:
     SHUTDOWN_S are better than a process that never ends.
     """
     faulthandler.dump_traceback_later(SHUTDOWN_S, exit=True)
-    node.destroy_node()
-    node.context.try_shutdown()
-    faulthandler.cancel_dump_traceback_later()
+    try:
+        node.destroy_node()
+        node.context.try_shutdown()
+    finally:
+        faulthandler.cancel_dump_traceback_later()

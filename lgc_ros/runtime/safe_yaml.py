@@ -2,7 +2,8 @@
 
 PyYAML's safe loader executes no code, but a few lines with aliases (`*name`) expand to gigabytes,
 deep nesting exhausts the stack, and values such as `!!bool maybe` raise arbitrary exceptions.
-`read_yaml` reports all of these as a YamlError of one sentence.
+`read_yaml` reports all of these as a YamlError of one sentence. It also reads the dialect of
+OpenCV's FileStorage: the first line `%YAML:1.0`, and matrices tagged `!!opencv-matrix`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,17 @@ import yaml
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
+OPENCV_HEADER = "%YAML:"  # not a directive of YAML, which has a space instead of the colon
+OPENCV_MATRICES = ("opencv-matrix", "opencv-nd-matrix")
+
+
 # The C loader is ten times faster, but not part of every PyYAML installation.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """PyYAML's safe loader; a matrix of OpenCV is a mapping with rows, cols, dt and data."""
+
+
+for _tag in OPENCV_MATRICES:
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _Loader.construct_yaml_map)
 
 
 class _Mark(Protocol):
@@ -55,9 +65,11 @@ def parse_yaml(text: str) -> Any:
     Raises:
         YamlError: the text is invalid or not supported.
     """
+    if text.startswith(OPENCV_HEADER):
+        text = "#" + text  # the line stays, so that positions in messages are right
     try:
         _check_events(text)
-        return yaml.load(text, _LOADER)
+        return yaml.load(text, _Loader)
     except YamlError:
         raise
     except yaml.MarkedYAMLError as error:
@@ -70,7 +82,7 @@ def parse_yaml(text: str) -> Any:
 def _check_events(text: str) -> None:
     """Raise YamlError for aliases and deep nesting, before any object is built."""
     depth = 0
-    for event in yaml.parse(text, _LOADER):
+    for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.AliasEvent):
             raise YamlError(
                 f"aliases (*{event.anchor}) are not supported{_where(event.start_mark)}; write "

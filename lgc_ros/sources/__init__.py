@@ -10,6 +10,7 @@ and yields `Frame`s one at a time. `KINDS` lists the supported inputs.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -18,19 +19,24 @@ from typing import Any, NamedTuple
 
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.geometry.camera_checks import camera_warnings
 from lgc_ros.sources.bag_reader import is_rosbag
 from lgc_ros.sources.base import GroundTruth, Loader, Source
+from lgc_ros.sources.camera_choice import SampleImage, choose_camera
 from lgc_ros.sources.euroc import is_euroc, open_euroc
 from lgc_ros.sources.files import IMAGE_SUFFIXES
 from lgc_ros.sources.folder import is_folder, open_folder
 from lgc_ros.sources.kitti import is_kitti, open_kitti
 from lgc_ros.sources.mcap_salvage import check_exists
 from lgc_ros.sources.rosbag import open_rosbag
-from lgc_ros.sources.synthetic import SyntheticSource
+from lgc_ros.sources.stream import is_stream, open_stream
+from lgc_ros.sources.synthetic import SyntheticSource, default_camera
 from lgc_ros.sources.tum import is_tum, open_tum
 from lgc_ros.sources.video import is_video, open_video
 
-__all__ = ["KINDS", "Kind", "Source", "open_source"]
+__all__ = ["KINDS", "Kind", "Source", "open_source", "open_uncalibrated"]
+
+log = logging.getLogger(__name__)
 
 
 class Kind(NamedTuple):
@@ -41,6 +47,7 @@ class Kind(NamedTuple):
     looks_like: str
 
 
+FLAGS = {"rate_hz": "fps"}  # options that the command line calls differently
 KINDS: dict[str, Kind] = {
     "kitti": Kind(is_kitti, open_kitti, "image_0/ or image_2/, calib.txt, times.txt, poses.txt"),
     "tum": Kind(is_tum, open_tum, "rgb.txt, depth.txt, groundtruth.txt, camera.yaml"),
@@ -61,21 +68,27 @@ def open_source(
     gt: str | Path | None = None,
     **options: Any,
 ) -> Source:
-    """Open a dataset, folder, video or bag, recognized by its files, or `synthetic:walk`.
+    """Open a dataset, folder, video or bag, recognized by its files, a stream, or synthetic:walk.
 
-    `camera` (or a camera_info file) replaces the camera of the source. Every `every`-th frame is
-    yielded, at most `limit` of them. `gt` is a TUM file of ground-truth camera poses that replace
-    those of the source; for a bag it may also be a topic. Further options depend on the kind, such
-    as `image_topic` for a bag (see `open_rosbag`); options that are None are ignored.
+    A stream is a device, a URL or a GStreamer pipeline (see `open_stream`). A pattern such as
+    `images/*.png` selects images of a folder.
+
+    `camera`, or what `choose_camera` makes of a text, replaces the camera of the source. Every
+    `every`-th frame is yielded, at most `limit` of them. `gt` is a TUM file of ground-truth camera
+    poses that replace those of the source; for a bag it may also be a topic. Further options
+    depend on the kind, such as `image_topic` for a bag (see `open_rosbag`); options that are None
+    are ignored.
     """
     options = {name: value for name, value in options.items() if value is not None}
-    if isinstance(camera, str | Path):
-        camera = Camera.from_yaml(camera, rectified=options.pop("rectified", False))
     scheme, _, trajectory = str(path).partition(":")
     if scheme == "synthetic":
         _check_options("synthetic", SyntheticSource, options)
         source = open_synthetic(trajectory or "walk", camera, **options)
+    elif is_stream(str(path)):
+        source = _open("stream", open_stream, str(path), camera, options)
     else:
+        if _is_pattern(Path(path)) and kind in (None, "folder"):
+            path, kind, options["pattern"] = Path(path).parent, "folder", Path(path).name
         check_exists(Path(path))
         kind = kind or recognize(Path(path))
         if kind not in KINDS:
@@ -83,15 +96,51 @@ def open_source(
         if kind == "rosbag":  # reads topics, and applies the mounting of the camera
             options |= {} if gt is None else {"gt": gt}
             gt = None
-        _check_options(kind, KINDS[kind].open, options)
-        source = KINDS[kind].open(Path(path), camera, **options)
+        source = _open(kind, KINDS[kind].open, Path(path), camera, options)
+    for warning in camera_warnings(source.camera):
+        log.warning("%s: %s", source.name, warning)
     if gt is not None:
         source = source.with_ground_truth(gt)
     return source.select(every, limit)
 
 
-def open_synthetic(trajectory: str, camera: Camera | None = None, **options: Any) -> Source:
+def open_uncalibrated(path: str | Path, **options: Any) -> Source:
+    """Open a source whose camera is unknown; a stand-in has only the size of the images right."""
+    source = open_source(path, default_camera(), **options)
+    height, width = source.first().image.shape[:2]
+    return source.with_camera(Camera.from_K(default_camera().K, width, height))
+
+
+def _open(
+    kind: str,
+    opener: Callable[..., Source],
+    path: str | Path,
+    camera: Camera | str | Path | None,
+    options: dict[str, Any],
+) -> Source:
+    """Open a source; a camera given as text may depend on its images, so they come first."""
+    if not isinstance(camera, str | Path):
+        _check_options(kind, opener, options)
+        return opener(path, camera, **options)
+    rectified = options.pop("rectified", False)
+    source = _open(kind, opener, path, default_camera(), options)
+    return source.with_camera(choose_camera(camera, partial(_sample, source, path), rectified))
+
+
+def _sample(source: Source, path: str | Path) -> SampleImage:
+    """The first image of a source; its file, if it is one."""
+    frame = source.first()
+    height, width = frame.image.shape[:2]
+    file = Path(path) / frame.name
+    return SampleImage((width, height), file if file.is_file() else None)
+
+
+def open_synthetic(
+    trajectory: str, camera: Camera | str | Path | None = None, **options: Any
+) -> Source:
     """A rendered sequence; options are those of `SyntheticSource`."""
+    if isinstance(camera, str | Path):
+        camera = choose_camera(camera, lambda: SampleImage(default_camera().size))
     synthetic = SyntheticSource(trajectory, camera=camera, **options)
 
     def loaders() -> list[Loader]:
@@ -99,6 +148,11 @@ def open_synthetic(trajectory: str, camera: Camera | None = None, **options: Any
 
     ground_truth = GroundTruth("the synthetic world", "xy")
     return Source(synthetic.name, synthetic.camera, loaders, len(synthetic), ground_truth)
+
+
+def _is_pattern(path: Path) -> bool:
+    """Whether a path is a pattern such as `images/*.png` rather than a file or folder."""
+    return not path.exists() and any(character in path.name for character in "*?[")
 
 
 def recognize(path: Path) -> str:
@@ -132,4 +186,5 @@ def _found(path: Path) -> str:
 
 def _check_options(kind: str, opener: Callable, options: dict[str, Any]) -> None:
     for name in options.keys() - inspect.signature(opener).parameters.keys():
-        raise ConfigError(f"a source of kind {kind} has no option --{name.replace('_', '-')}")
+        flag = FLAGS.get(name, name.replace("_", "-"))
+        raise ConfigError(f"a source of kind {kind} has no option --{flag}")

@@ -37,8 +37,15 @@ TOPIC_TYPES = {
 }
 
 
-def check_metadata(path: Path) -> None:
-    """Raise SourceError for a metadata.yaml with values that would make rosbags fail later."""
+def check_metadata(path: Path) -> str:
+    """Check metadata.yaml for values that would make rosbags fail later.
+
+    Returns:
+        What is compressed: `file`, `message`, or an empty string.
+
+    Raises:
+        SourceError: a value is missing or invalid.
+    """
     try:
         content = read_yaml(path, METADATA_BYTES)
         information = _entry(content, ("rosbag2_bagfile_information",), dict)
@@ -49,6 +56,7 @@ def check_metadata(path: Path) -> None:
         for topic in information["topics_with_message_count"]:
             for keys, kind in TOPIC_TYPES.items():
                 _entry(topic, keys, kind)
+        return _compression(information)
     except (OSError, YamlError, TypeError) as error:
         raise SourceError(
             f"{path} is not valid ({error}): restore it with `ros2 bag reindex {path.parent}`, "
@@ -73,6 +81,19 @@ def check_connections(reader: AnyReader, path: Path, ros: Mapping[str, Any]) -> 
                 f"{path} is damaged: its definition of {kind} ({connection.topic}) differs from "
                 "that of ROS; copy it again"
             )
+
+
+def _compression(information: Mapping[str, Any]) -> str:
+    """`compression_mode`, if there is one; rosbag2 writes NONE or an empty string otherwise."""
+    mode, codec = (
+        _entry(information, (key,), str).lower() if information.get(key) else ""
+        for key in ("compression_mode", "compression_format")
+    )
+    if mode in ("", "none"):
+        return ""
+    if mode not in ("file", "message") or codec != "zstd":
+        raise TypeError(f"the compression '{mode}' with '{codec}' is not known")
+    return mode
 
 
 def _entry(content: Any, keys: tuple[str, ...], kind: type) -> Any:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from lgc_ros.errors import ConfigError, SourceError
@@ -38,7 +39,7 @@ def is_rosbag(path: Path) -> bool:
 def storage_files(path: Path) -> list[Path]:
     """The storage files of a bag in recording order; empty if the path is not a bag."""
     if path.is_dir():
-        files = [file for file in path.iterdir() if STORAGE_SUFFIXES & set(file.suffixes)]
+        files = [f for f in path.iterdir() if STORAGE_SUFFIXES & set(f.suffixes) and f.is_file()]
         return sorted(files, key=lambda file: (len(file.name), file.name))
     return [path] if path.suffix in STORAGE_SUFFIXES else []
 
@@ -50,42 +51,63 @@ def open_bag(path: str | Path, quiet: bool = False) -> Iterator[AnyReader]:
     Logs a warning for a truncated file, unless `quiet`.
     """
     try:
-        from rosbags.highlevel import AnyReader
         from rosbags.typesys import Stores, get_typestore
+
+        from lgc_ros.sources.bag_compression import BagReader
     except ImportError as error:
         raise ConfigError(
             "reading bags requires the package rosbags: pip install 'lgc_ros[bags]'"
         ) from error
     path = Path(path)
-    files = _checked_files(path)
-    paths: list[Any] = [path] if (path / "metadata.yaml").exists() else list(files)
-    truncated = [file for file in files if file.suffix == ".mcap" and is_cut_off(file)]
-    if truncated:
-        if not quiet:
-            names = ", ".join(map(str, truncated))
-            log.warning("%s: the recording was cut off; reading the complete part", names)
-        paths = [SalvagedMcap(file) if file in truncated else file for file in files]
+    files, compression = _checked_files(path)
     store = get_typestore(Stores.ROS2_JAZZY)
-    try:
-        reader = AnyReader(paths, default_typestore=store)
-        reader.open()
-    except Exception as error:  # each storage raises its own errors
-        repair = REPAIR.get(files[0].suffix, "")
-        raise SourceError(
-            f"{path} is not a readable bag ({error}): copy it again, or repair it with "
-            f"{repair}`ros2 bag reindex FOLDER`"
-        ) from error
-    try:
-        if truncated and not reader.message_count:
-            raise SourceError(f"{path}: no message was recorded before the file was cut off")
-        check_connections(reader, path, store.fielddefs)
-        yield reader
-    finally:
-        reader.close()
+    with _readable(path, files, compression, quiet) as (paths, truncated):
+        try:
+            reader = BagReader(paths, store, compression == "message")
+            reader.open()
+        except Exception as error:  # each storage raises its own errors
+            repair = REPAIR.get(files[0].suffix, "")
+            raise SourceError(
+                f"{path} is not a readable bag ({error}): copy it again, or repair it with "
+                f"{repair}`ros2 bag reindex FOLDER`"
+            ) from error
+        try:
+            if truncated and not reader.message_count:
+                raise SourceError(f"{path}: no message was recorded before the file was cut off")
+            check_connections(reader, path, store.fielddefs)
+            yield reader
+        finally:
+            reader.close()
 
 
-def _checked_files(path: Path) -> list[Path]:
-    """The storage files of exactly one ROS 2 bag with valid metadata; SourceError otherwise."""
+@contextmanager
+def _readable(
+    path: Path, files: list[Path], compression: str, quiet: bool
+) -> Iterator[tuple[list[Any], bool]]:
+    """What rosbags can read of a bag, and whether a part of it was cut off."""
+    from lgc_ros.sources.bag_compression import expand_files
+
+    if compression == "file":
+        with TemporaryDirectory(prefix="lgc_bag_") as folder:
+            compressed = [file for file in files if file.suffix == ".zstd"]
+            yield expand_files(compressed, Path(folder)), False
+        return
+    truncated = [file for file in files if file.suffix == ".mcap" and is_cut_off(file)]
+    if truncated and not quiet:
+        names = ", ".join(map(str, truncated))
+        log.warning("%s: the recording was cut off; reading the complete part", names)
+    if compression or truncated or not (path / "metadata.yaml").exists():
+        yield [SalvagedMcap(f) if f in truncated else f for f in files], bool(truncated)
+    else:
+        yield [path], False
+
+
+def _checked_files(path: Path) -> tuple[list[Path], str]:
+    """The storage files of exactly one ROS 2 bag, and its compression (see `check_metadata`).
+
+    Raises:
+        SourceError: this is no bag, several bags, or one with invalid metadata.
+    """
     check_exists(path)
     if path.suffix == ".bag":
         raise SourceError(
@@ -96,11 +118,11 @@ def _checked_files(path: Path) -> list[Path]:
     if not files:
         raise SourceError(f"{path} is not a bag: give a rosbag2 folder, an .mcap or a .db3 file")
     if (path / "metadata.yaml").exists():
-        check_metadata(path / "metadata.yaml")
-    elif len({re.sub(r"_\d+$", "", file.stem) for file in files}) > 1:
+        return files, check_metadata(path / "metadata.yaml")
+    if len({re.sub(r"_\d+$", "", file.stem) for file in files}) > 1:
         names = ", ".join(file.name for file in files)
         raise SourceError(f"{path} contains several bags: give one of {names}")
-    return files
+    return files, ""
 
 
 def topic_types(reader: AnyReader) -> dict[str, str]:

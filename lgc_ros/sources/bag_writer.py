@@ -1,8 +1,10 @@
-"""Write frames as a rosbag2 (mcap): images, CameraInfo and, where known, ground truth."""
+"""Write frames as a rosbag2 (mcap): images, CameraInfo and, where known, depth and poses."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +15,22 @@ from transforms3d.quaternions import mat2quat
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
+from lgc_ros.runtime.output_files import complete_file, complete_folder
 from lgc_ros.sources.bag_reader import STORAGE_SUFFIXES
 from lgc_ros.sources.bag_types import GROUND_TRUTH_TOPIC
 
 IMAGE_TOPIC = "/camera/image_raw"
 INFO_TOPIC = "/camera/camera_info"
+DEPTH_TOPIC = "/camera/depth/image_raw"
 WORLD_FRAME, CAMERA_FRAME = "world", "camera_optical_frame"
 TYPES = {
     IMAGE_TOPIC: "sensor_msgs/msg/Image",
     f"{IMAGE_TOPIC}/compressed": "sensor_msgs/msg/CompressedImage",
     INFO_TOPIC: "sensor_msgs/msg/CameraInfo",
+    DEPTH_TOPIC: "sensor_msgs/msg/Image",
     GROUND_TRUTH_TOPIC: "geometry_msgs/msg/PoseStamped",
 }
+MCAP = ".mcap"
 CODECS = {"jpeg": ".jpg", "png": ".png"}
 Progress = Callable[[Iterable[Frame]], Iterable[Frame]]
 
@@ -34,12 +40,15 @@ def write_bag(
     path: str | Path,
     compression: str | None = None,
     progress: Progress | None = None,
+    depth: bool = False,
 ) -> None:
-    """Write frames into a new rosbag2 folder that `ros2 bag play` and `open_source` read.
+    """Write frames into a new rosbag2 that `ros2 bag play` and `open_source` read.
 
-    Images go to /camera/image_raw, or with a `compression` (jpeg, png) to
-    /camera/image_raw/compressed; the camera to /camera/camera_info; poses of the camera's optical
-    frame in the world to /ground_truth. The recording time of a message is its stamp. `progress`
+    A path that ends in .mcap becomes a single file, any other a folder. Images go to
+    /camera/image_raw, or with a `compression` (jpeg, png) to /camera/image_raw/compressed; the
+    camera to /camera/camera_info; poses of the camera's optical frame in the world to
+    /ground_truth; with `depth`, known depth in metres (32FC1, NaN where unknown) to
+    /camera/depth/image_raw. The recording time of a message is its stamp. `progress`
     wraps the frames, as `rich.progress.track` does.
     """
     try:
@@ -53,16 +62,17 @@ def write_bag(
         raise ConfigError(f"unknown compression '{compression}'; use one of {', '.join(CODECS)}")
     path = Path(path)
     if path.exists():
-        raise SourceError(f"{path} already exists; choose a new folder for the bag")
-    if path.suffix in STORAGE_SUFFIXES:
-        raise SourceError(
-            f"a bag is a folder that contains a {path.suffix} file: name it {path.with_suffix('')}"
-        )
+        raise SourceError(f"{path} already exists; choose a new name for the bag")
+    if path.suffix in STORAGE_SUFFIXES and path.suffix != MCAP:
+        raise SourceError(f"bags are written as {MCAP}, not {path.suffix}: give another suffix")
     store = get_typestore(Stores.ROS2_JAZZY)
     connections = {}
-    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+    with (
+        _complete_bag(path) as unfinished,
+        Writer(unfinished, version=9, storage_plugin=StoragePlugin.MCAP) as writer,
+    ):
         for frame in progress(source) if progress else source:
-            for topic, message in _messages(frame, store.types, compression):
+            for topic, message in _messages(frame, store.types, compression, depth):
                 if topic not in connections:
                     connections[topic] = writer.add_connection(
                         topic, TYPES[topic], typestore=store
@@ -71,8 +81,24 @@ def write_bag(
                 writer.write(connections[topic], frame.stamp_ns, data)
 
 
+@contextmanager
+def _complete_bag(path: Path) -> Iterator[Path]:
+    """The name of a bag folder to write; at the end it, or the file in it, is moved to `path`."""
+    if path.suffix != MCAP:
+        with complete_folder(path) as folder:
+            yield folder
+        return
+    with complete_file(path) as file:
+        folder = file.with_suffix("")
+        try:
+            yield folder
+            (folder / f"{folder.name}{MCAP}").replace(file)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _messages(
-    frame: Frame, types: Mapping[str, type], compression: str | None
+    frame: Frame, types: Mapping[str, type], compression: str | None, depth: bool = False
 ) -> Iterator[tuple[str, Any]]:
     """Topics and messages of a frame; CameraInfo comes first, because subscribers wait for it."""
     Time, Header = types["builtin_interfaces/msg/Time"], types["std_msgs/msg/Header"]
@@ -81,24 +107,28 @@ def _messages(
     if frame.camera is not None:
         yield INFO_TOPIC, _camera_info(frame.camera, header, types)
     if compression is None:
-        yield IMAGE_TOPIC, _raw_image(frame.image, header, types)
+        yield IMAGE_TOPIC, _raw_image(frame.image, _encoding(frame.image), header, types)
     else:
         topic = f"{IMAGE_TOPIC}/compressed"
         yield topic, _compressed_image(frame.image, header, types, compression)
+    if depth and frame.depth is not None:
+        # Unknown depth is NaN, as in REP-118.
+        known = np.where(frame.depth > 0, frame.depth, np.nan).astype("<f4")
+        yield DEPTH_TOPIC, _raw_image(known, "32FC1", header, types)
     if frame.T_wc is not None:
         yield GROUND_TRUTH_TOPIC, _pose(frame.T_wc, Header(stamp, WORLD_FRAME), types)
 
 
-def _raw_image(image: np.ndarray, header: Any, types: Mapping[str, type]) -> Any:
+def _raw_image(image: np.ndarray, encoding: str, header: Any, types: Mapping[str, type]) -> Any:
     height, width = image.shape[:2]
     return types["sensor_msgs/msg/Image"](
         header=header,
         height=height,
         width=width,
-        encoding=_encoding(image),
+        encoding=encoding,
         is_bigendian=0,
-        step=image.size // height,
-        data=np.ascontiguousarray(image).ravel(),
+        step=image.nbytes // height,
+        data=np.ascontiguousarray(image).ravel().view(np.uint8),
     )
 
 

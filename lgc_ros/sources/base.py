@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -60,6 +61,11 @@ class Source:
             raise TypeError(f"the length of {self.name} is unknown until it has been read")
         return self._length
 
+    @property
+    def known_length(self) -> int | None:
+        """Number of frames, including skipped ones; None if unknown."""
+        return self._length
+
     def __bool__(self) -> bool:
         return True
 
@@ -94,6 +100,13 @@ class Source:
             self._warned.add(str(error))
             log.warning("%s: %s", consequence, error)
 
+    def first(self) -> Frame:
+        """The first readable frame."""
+        for loader in self._loaders():
+            with suppress(ImageError):
+                return loader()
+        raise SourceError(f"{self.name} has no readable frame")
+
     def select(self, every: int = 1, limit: int | None = None) -> Source:
         """Every `every`-th frame, at most `limit` of them; other frames are not decoded."""
         if every < 1 or (limit is not None and limit < 1):
@@ -118,12 +131,25 @@ class Source:
             frame = loader()
             return replace(frame, T_wc=trajectory.pose_at(frame.stamp_ns))
 
+        return self._with_loader(load, self.camera, GroundTruth(str(path)))
+
+    def with_camera(self, camera: Camera) -> Source:
+        """The same frames with another camera."""
+
+        def load(loader: Loader) -> Frame:
+            return replace(loader(), camera=camera)
+
+        return self._with_loader(load, camera, self.ground_truth)
+
+    def _with_loader(
+        self, load: Callable[[Loader], Frame], camera: Camera, ground_truth: GroundTruth | None
+    ) -> Source:
         return Source(
             self.name,
-            self.camera,
+            camera,
             lambda: (partial(load, loader) for loader in self._loaders()),
             self._length,
-            GroundTruth(str(path)),
+            ground_truth,
         )
 
 
@@ -134,5 +160,6 @@ def camera_beside(*candidates: Path, rectified: bool = False) -> Camera:
             return Camera.from_yaml(path, rectified)
     raise CameraError(
         f"no camera: {' or '.join(map(str, candidates))} does not exist; give the camera of these "
-        "images with --camera CAM.yaml (ROS camera_info format)"
+        "images with --camera CAM.yaml, or guess it with --camera fov:70 (horizontal field of "
+        "view in degrees); docs/cameras.md lists all ways"
     )

@@ -11,14 +11,13 @@ import numpy as np
 
 from lgc_ros.errors import CameraError, SourceError
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.geometry.camera_files import as_camera, parse_camera_file
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.frame import Frame, read_image
-from lgc_ros.runtime.safe_yaml import YamlError, read_yaml
 from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.files import read_lines
 
 GROUND_TRUTH = "state_groundtruth_estimate0"
-MODELS = {"radial-tangential": "plumb_bob", "equidistant": "equidistant"}
 
 
 def is_euroc(path: Path) -> bool:
@@ -99,30 +98,17 @@ def _read_index(path: Path) -> list[tuple[int, str]]:
 
 def _read_sensor(path: Path) -> Mapping[str, Any]:
     try:
-        sensor = read_yaml(path)
-    except FileNotFoundError as error:
-        raise CameraError(
-            f"{path} is missing: restore it, or give the camera with --camera CAM.yaml"
-        ) from error
-    except (OSError, YamlError) as error:
-        raise CameraError(f"{path} cannot be read as YAML ({error}): restore it") from error
-    if not isinstance(sensor, Mapping):
-        raise CameraError(f"{path} contains no 'key: value' lines: restore it")
-    return sensor
+        return parse_camera_file(path)
+    except CameraError as error:
+        raise CameraError(f"{path}: {error}; or give the camera with --camera CAM.yaml") from error
 
 
 def _camera(sensor: Mapping[str, Any], path: Path) -> Camera:
     try:
-        fx, fy, cx, cy = sensor["intrinsics"]
-        width, height = sensor["resolution"]
-        model = MODELS[sensor["distortion_model"]]
-        K = [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]
-        return Camera.from_K(K, width, height, sensor["distortion_coefficients"], model)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        return as_camera(sensor)
+    except CameraError as error:
         raise CameraError(
-            f"{path}: intrinsics, resolution, distortion_model ({', '.join(MODELS)}) or "
-            f"distortion_coefficients is missing or invalid ({error!r}); restore it, or give the "
-            "camera with --camera CAM.yaml"
+            f"{path}: {error}; restore it, or give the camera with --camera CAM.yaml"
         ) from error
 
 

@@ -53,19 +53,22 @@ def open_folder(
         found = ", ".join(f"{count} {suffix}" for suffix, count in sorted(suffixes.items()))
         raise SourceError(
             f"{path} mixes several image formats ({found}), perhaps color and depth; choose one "
-            f"with a pattern such as '*{images[0].suffix}', or move the others away"
+            f"with a pattern in quotes, such as '{path / f'*{images[0].suffix}'}', or move the "
+            "others away"
         )
     camera = camera or camera_beside(
         path / "camera.yaml", path.resolve().parent / "camera.yaml", rectified=rectified
     )
-    stamps_ns = stamps_from_names([image.stem for image in images])
-    if stamps_ns is not None:
-        stamps_ns, images = zip(*sorted(zip(stamps_ns, images, strict=True)), strict=True)
-    elif rate_hz is None:
-        log.warning("%s: no stamps, assuming %g images per second", path, RATE_HZ)
-        rate_hz = RATE_HZ
-    if rate_hz is not None:
-        stamps_ns = [round(index * 1e9 / rate_hz) for index in range(len(images))]
+    named_ns = stamps_from_names([image.stem for image in images])
+    if named_ns is not None:
+        images = [image for _, image in sorted(zip(named_ns, images, strict=True))]
+    if rate_hz is None and named_ns is not None:
+        stamps_ns = sorted(named_ns)
+    else:
+        if rate_hz is None:
+            log.warning("%s: no stamps, assuming %g images per second", path, RATE_HZ)
+        interval_ns = 1e9 / (rate_hz or RATE_HZ)
+        stamps_ns = [round(index * interval_ns) for index in range(len(images))]
 
     def load(index: int) -> Frame:
         image = read_image(images[index])

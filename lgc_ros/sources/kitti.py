@@ -14,7 +14,7 @@ from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.files import first_image_size, images_in, read_lines
-from lgc_ros.sources.trajectory import parse_stamp
+from lgc_ros.sources.trajectory import parse_stamp, read_kitti_poses, read_matrix
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +50,11 @@ def open_kitti(
             )
         camera = Camera.from_K(P[:, :3], *first_image_size(images))
     stamps_ns = _read_times(path / "times.txt", images)
-    poses, ground_truth = [None] * len(images), None
+    poses: Sequence[np.ndarray | None] | np.ndarray = [None] * len(images)
+    ground_truth = None
     if pose_file := find_poses(path):
-        poses, ground_truth = read_poses(pose_file, images), GroundTruth(str(pose_file), "xz")
-        if P is not None:
-            poses = poses @ T_camera0_camera(P)
+        ground_truth = GroundTruth(str(pose_file), "xz")
+        poses = read_poses(pose_file, images) @ (np.eye(4) if P is None else T_camera0_camera(P))
 
     def load(index: int) -> Frame:
         image = read_image(images[index])
@@ -73,7 +73,7 @@ def read_projections(path: Path) -> dict[str, np.ndarray]:
     for line in read_lines(path, "it must contain the lines 'P0: ' to 'P3: '"):
         key, _, numbers = line.partition(":")
         if key.startswith("P"):
-            projections[key] = _matrix(numbers, path)
+            projections[key] = read_matrix(numbers, path)
     return projections
 
 
@@ -96,9 +96,7 @@ def read_poses(path: Path, images: Sequence[Path]) -> np.ndarray:
     """Camera 0 to world (N, 4, 4) of these images, from one line of 3x4 numbers per image."""
     lines = read_lines(path, "it must contain a line of 12 numbers per image")
     lines = _lines_of(images, lines, path, "poses")
-    poses = np.tile(np.eye(4), (len(lines), 1, 1))
-    poses[:, :3] = [_matrix(line, path) for line in lines]
-    return poses
+    return read_kitti_poses(lines, path)
 
 
 def _read_times(path: Path, images: Sequence[Path]) -> list[int]:
@@ -127,10 +125,3 @@ def _lines_of(images: Sequence[Path], lines: list[str], path: Path, what: str) -
         f"{path} contains {len(lines)} {what} for {len(images)} images, and the image names are "
         "not line numbers counted from 0: restore the file, or rename the images"
     )
-
-
-def _matrix(text: str, path: Path) -> np.ndarray:
-    try:
-        return np.array(text.split(), np.float64).reshape(3, 4)
-    except ValueError as error:
-        raise SourceError(f"{path}: '{text.strip()}' is not 12 numbers; restore it") from error

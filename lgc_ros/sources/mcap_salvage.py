@@ -11,7 +11,7 @@ import io
 import os
 import struct
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from lgc_ros.errors import SourceError
 
@@ -60,7 +60,7 @@ class SalvagedMcap:
     def is_dir(self) -> bool:
         return False
 
-    def open(self, mode: str = "rb") -> BinaryIO:
+    def open(self, mode: Literal["rb"] = "rb") -> BinaryIO:
         return io.BufferedReader(_Spliced(self._path.open(mode), self.length, END))
 
 
@@ -107,7 +107,7 @@ class _Spliced(io.RawIOBase):
         self._position = start + offset
         return self._position
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: Any) -> int:
         left = self._length - self._position
         if left > 0:
             self._file.seek(self._position)

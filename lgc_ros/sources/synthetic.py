@@ -102,7 +102,7 @@ class SyntheticSource:
             poses = (self._pose(self._motion, time + dt) for dt in offsets if dt)
             others = [self.world.render(self.camera, T_wc)[0] for T_wc in poses]
             image = np.mean([image, *others], axis=0)
-        light = image.astype(np.float32)
+        light: np.ndarray = image.astype(np.float32)
         if self._defocus_px:
             light = cv2.GaussianBlur(light, (0, 0), self._defocus_px)
         if self._falloff is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from transforms3d.quaternions import mat2quat
 
 from lgc_ros.errors import SourceError
 from lgc_ros.geometry.trajectory import Trajectory
+from lgc_ros.runtime.output_files import write_file
 from lgc_ros.sources.files import read_lines
 
 TUM_LINE = "stamp tx ty tz qx qy qz qw"
@@ -42,13 +44,27 @@ def read_trajectory_file(path: str | Path) -> Trajectory:
         raise SourceError(f"{path} contains no poses: {remedy}")
     if len(lines[0].split()) != KITTI_COLUMNS:
         return read_trajectory(path)
+    T_wc = read_kitti_poses(lines, path)
+    return Trajectory(np.arange(len(T_wc)), T_wc, timed=False)
+
+
+def read_kitti_poses(lines: Sequence[str], path: Path) -> np.ndarray:
+    """Poses (N, 4, 4) from lines of 3x4 finite numbers."""
+    T_wc = np.tile(np.eye(4), (len(lines), 1, 1))
+    for number, line in enumerate(lines):
+        T_wc[number, :3] = read_matrix(line, path)
+    return T_wc
+
+
+def read_matrix(text: str, path: Path) -> np.ndarray:
+    """A 3x4 matrix written row by row; SourceError unless these are 12 finite numbers."""
     try:
-        rows = np.array([[float(n) for n in line.split()] for line in lines]).reshape(-1, 3, 4)
-    except ValueError as error:
-        raise SourceError(f"{path} is not a KITTI trajectory ({error}): {remedy}") from error
-    T_wc = np.tile(np.eye(4), (len(rows), 1, 1))
-    T_wc[:, :3] = rows
-    return Trajectory(np.arange(len(rows)), T_wc, timed=False)
+        matrix = np.array(text.split(), np.float64).reshape(3, 4)
+        if np.isfinite(matrix).all():
+            return matrix
+    except ValueError:
+        pass
+    raise SourceError(f"{path}: '{text.strip():.120}' is not 12 finite numbers; correct this line")
 
 
 def write_trajectory(path: Path, trajectory: Trajectory) -> None:
@@ -58,13 +74,13 @@ def write_trajectory(path: Path, trajectory: Trajectory) -> None:
         w, x, y, z = mat2quat(T_wc[:3, :3])
         numbers = (*T_wc[:3, 3], x, y, z, w)
         lines.append(f"{format_stamp(stamp_ns)} " + " ".join(f"{n:.9f}" for n in numbers))
-    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    write_file(path, "\n".join([*lines, ""]))
 
 
 def write_kitti(path: Path, trajectory: Trajectory) -> None:
     """Write one 3x4 camera-to-world matrix per line, row by row; the format has no stamps."""
     rows = (" ".join(f"{n:.9e}" for n in T_wc[:3].ravel()) for T_wc in trajectory.T_wc)
-    path.write_text("\n".join([*rows, ""]), encoding="utf-8")
+    write_file(path, "\n".join([*rows, ""]))
 
 
 def parse_stamp(text: str) -> int:

@@ -15,6 +15,7 @@ from lgc_ros.errors import ImageError, SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.encoding import decode_unchanged
 from lgc_ros.images.frame import Frame, read_image
+from lgc_ros.runtime.output_files import complete_folder, write_file
 from lgc_ros.sources.base import GroundTruth, Loader, Source, camera_beside
 from lgc_ros.sources.files import read_lines
 from lgc_ros.sources.trajectory import format_stamp, parse_stamp, read_trajectory
@@ -107,9 +108,14 @@ def write_tum(source: Iterable[Frame], folder: str | Path, progress: Progress | 
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SourceError(f"{folder} already exists and is not an empty folder; choose a new one")
+    with complete_folder(folder) as unfinished:
+        _write_sequence(progress(source) if progress else source, unfinished)
+
+
+def _write_sequence(frames: Iterable[Frame], folder: Path) -> None:
     lists = {"rgb": [], "depth": [], "groundtruth": []}
     camera = None
-    for frame in progress(source) if progress else source:
+    for frame in frames:
         stamp = format_stamp(frame.stamp_ns)
         lists["rgb"].append(f"{stamp} {_write_png(folder, 'rgb', stamp, frame.image)}")
         if frame.depth is not None:
@@ -125,7 +131,7 @@ def write_tum(source: Iterable[Frame], folder: str | Path, progress: Progress | 
     for name, lines in lists.items():
         if lines:
             text = "\n".join([f"# timestamp {columns[name]}", *lines, ""])
-            (folder / f"{name}.txt").write_text(text)
+            write_file(folder / f"{name}.txt", text)
     if camera is not None:
         camera.to_yaml(folder / "camera.yaml")
 
@@ -133,9 +139,5 @@ def write_tum(source: Iterable[Frame], folder: str | Path, progress: Progress | 
 def _write_png(folder: Path, kind: str, stamp: str, image: np.ndarray) -> str:
     """Write `kind/stamp.png` and return that relative path."""
     name = f"{kind}/{stamp}.png"
-    try:
-        (folder / kind).mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(cv2.imencode(".png", image)[1].tobytes())
-    except OSError as error:
-        raise SourceError(f"cannot write {folder / name}: {error.strerror}") from error
+    write_file(folder / name, cv2.imencode(".png", image)[1].tobytes())
     return name

@@ -59,12 +59,23 @@ def _capture(path: Path) -> cv2.VideoCapture:
 
 
 def _loaders(
-    path: Path,
+    path: Path, camera: Camera, rate_hz: float | None, announced: int | None
+) -> Iterator[Loader]:
+    capture = _capture(path)
+    try:
+        yield from read_video(capture, path.name, camera, rate_hz, announced)
+    finally:
+        capture.release()
+
+
+def read_video(
+    capture: cv2.VideoCapture,
+    name: str,
     camera: Camera,
     rate_hz: float | None,
     announced: int | None,
 ) -> Iterator[Loader]:
-    capture = _capture(path)
+    """One loader per frame; a video with fewer frames than announced is reported."""
     fps = rate_hz or capture.get(cv2.CAP_PROP_FPS) or 30.0
     stamp_ns = -1
     index = 0
@@ -72,18 +83,15 @@ def _loaders(
     def load() -> Frame:
         readable, image = capture.retrieve()
         if not readable:
-            raise ImageError(f"frame {index} of {path} cannot be decoded")
-        return Frame(index, stamp_ns, image, camera, name=f"{path.name}/{index:06d}")
+            raise ImageError(f"frame {index} of {name} cannot be decoded")
+        return Frame(index, stamp_ns, image, camera, name=f"{name}/{index:06d}")
 
-    try:
-        while capture.grab():
-            # Some containers have no time stamps: fall back to the frame rate.
-            time_ns = round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1e6)
-            has_time = rate_hz is None and time_ns > stamp_ns
-            stamp_ns = time_ns if has_time else round(index * 1e9 / fps)
-            yield load
-            index += 1
-    finally:
-        capture.release()
+    while capture.grab():
+        # Some containers have no time stamps: fall back to the frame rate.
+        time_ns = round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1e6)
+        has_time = rate_hz is None and time_ns > stamp_ns
+        stamp_ns = time_ns if has_time else round(index * 1e9 / fps)
+        yield load
+        index += 1
     if announced and index < announced:
-        log.warning("%s ends after %d of %d frames: it may be truncated", path, index, announced)
+        log.warning("%s ends after %d of %d frames: it may be truncated", name, index, announced)

@@ -1,6 +1,7 @@
-"""Pictures of matches, trajectories and landmarks, and the report of the demo.
+"""Pictures of matches, trajectories and landmarks, and reports.
 
-`matches.draw_two_view` draws the matches of a pair, `trajectory.plot_run` the results of a run and
-`trajectory.VideoWriter` its video. `point_cloud.landmark_cloud` collects the landmarks of a
-recording, and `report.write_report` writes the HTML report of `lgc demo`, with plots of `charts`.
+`matches.draw_two_view` draws the matches of a pair, `trajectory.draw_run` the results of a run,
+`trajectory_errors` those of `lgc evaluate trajectory`, and `video` writes videos. `point_cloud`
+collects landmarks. `report.write_report` writes the HTML report of `lgc demo`, and
+`run_report.write_run_report` that of a run, with plots of `charts` on the skeleton of `page`.
 """

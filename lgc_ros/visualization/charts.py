@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lgc_ros.visualization.matches import load_pyplot
+from lgc_ros.visualization.figures import load_pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,16 +45,23 @@ STYLE = {
 LATENCY_BINS = 20
 
 
-def plot_map(truth_m: np.ndarray, estimate_m: np.ndarray) -> tuple[str, np.ndarray]:
-    """Top view of the true and the estimated positions (N, 2), x right and y up.
+def plot_map(
+    truth_m: np.ndarray | None,
+    estimate_m: np.ndarray,
+    breaks: Sequence[int] | np.ndarray = (),
+    labels: tuple[str, str] = ("x (m)", "y (m)"),
+) -> tuple[str, np.ndarray]:
+    """Top view of the true (if known) and the estimated positions (N, 2).
 
-    Returns the SVG and the pixels (N, 2) of the estimate in it. The last one is marked by a circle
-    with the id `here`, which the page moves.
+    The line of the estimate is interrupted before the positions `breaks`. Returns the SVG and the
+    pixels (N, 2) of the estimate in it. The last one is marked by a circle with the id `here`,
+    which the page moves.
     """
     figure, axes = _new_chart(640, 480)
-    axes.plot(*truth_m.T, color=TRUTH, linewidth=7, solid_capstyle="round")
-    axes.plot(*estimate_m.T, color=ACCENT, linewidth=2.2)
-    axes.set(xlabel="x (m)", ylabel="y (m)")
+    if truth_m is not None:
+        axes.plot(*truth_m.T, color=TRUTH, linewidth=7, solid_capstyle="round")
+    axes.plot(*np.insert(estimate_m, breaks, np.nan, axis=0).T, color=ACCENT, linewidth=2.2)
+    axes.set(xlabel=labels[0], ylabel=labels[1])
     axes.set_aspect("equal", adjustable="datalim")
     svg = _svg(figure)
     pixels = axes.transData.transform(estimate_m) * (1, -1) + (0, figure.bbox.height)
@@ -67,9 +74,13 @@ def plot_map(truth_m: np.ndarray, estimate_m: np.ndarray) -> tuple[str, np.ndarr
 
 
 def plot_line(x: np.ndarray, y: np.ndarray, x_label: str, y_label: str) -> str:
-    """A curve with the area beneath it tinted."""
+    """A curve with the area beneath it tinted; it is interrupted at NaN."""
     figure, axes = _new_chart(480, 240)
-    axes.fill([x[0], *x, x[-1]], [0, *y, 0], color=ACCENT, alpha=0.15, linewidth=0)
+    for part in np.ma.clump_unmasked(np.ma.masked_invalid(y)):
+        across, up = x[part], y[part]
+        axes.fill(
+            [across[0], *across, across[-1]], [0, *up, 0], color=ACCENT, alpha=0.15, linewidth=0
+        )
     axes.plot(x, y, color=ACCENT, linewidth=2.2, clip_on=False)
     axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, None))
     axes.margins(x=0)

@@ -8,13 +8,19 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from lgc_ros.errors import ImageError, LgcError
+from lgc_ros.errors import ImageError
 from lgc_ros.estimation.two_view import TwoViewResult, true_matches
+from lgc_ros.runtime.output_files import write_file
+from lgc_ros.visualization.figures import load_pyplot, save_figure
 
 GREEN = (80, 200, 0)
 RED = (40, 40, 220)
 WHITE = (255, 255, 255)
 GAP_PX = 8
+# More lines hide the images, and larger pictures open slowly.
+MAX_GOOD, MAX_OTHERS = 80, 30
+MAX_WIDTH_PX = 2400
+ROW_PX = 36  # height of a line of text of size 1
 
 
 def draw_matches(
@@ -24,43 +30,73 @@ def draw_matches(
     points1_px: np.ndarray,
     good: np.ndarray,
     caption: Sequence[str] = (),
-    max_lines: int = 2000,
+    legend: tuple[str, str] | None = None,
 ) -> np.ndarray:
     """Draw two images side by side with their matches: good ones green, above the others in red.
+
+    Good matches are drawn as dots; at most 80 of them and 30 others also as lines.
 
     Args:
         points0_px, points1_px: (N, 2) matched keypoints.
         good: (N,) bool.
         caption: lines of text in the upper left corner.
-        max_lines: maximum number of matches drawn, evenly selected.
+        legend: names of good and other matches, for a legend with their numbers.
     """
-    canvas, offset, scale = _side_by_side(image0, image1)
-    thickness = max(1, round(canvas.shape[1] / 2000))
-    shown = np.linspace(0, len(good) - 1, min(len(good), max_lines)).round().astype(int)
-    shown = shown[np.argsort(good[shown], kind="stable")]
+    canvas, (offset0, scale0), (offset1, scale1) = _side_by_side(image0, image1)
+    lines = [  # the green ones above
+        (RED, np.flatnonzero(~good), MAX_OTHERS),
+        (GREEN, np.flatnonzero(good), MAX_GOOD),
+    ]
+    ends0, ends1 = points0_px * scale0 + offset0, points1_px * scale1 + offset1
     overlay = canvas.copy()
-    for i in shown:
-        a = _pixel(points0_px[i])
-        b = _pixel(points1_px[i] * scale + offset)
-        cv2.line(overlay, a, b, GREEN if good[i] else RED, thickness, cv2.LINE_AA, 4)
+    for colour, matches, count in lines:
+        for i in _evenly(matches, count):
+            cv2.line(overlay, _pixel(ends0[i]), _pixel(ends1[i]), colour, 1, cv2.LINE_AA, 4)
+    for point in np.concatenate([ends0[good], ends1[good]]):
+        cv2.circle(overlay, _pixel(point), 2 * 16, GREEN, -1, cv2.LINE_AA, 4)
     cv2.addWeighted(overlay, 0.6, canvas, 0.4, 0, dst=canvas)
-    write_caption(canvas, caption)
+    entries = [
+        (colour, f"{len(matches)} {name}" + (f" ({count} lines)" if len(matches) > count else ""))
+        for (colour, matches, count), name in zip(lines[::-1], legend or (), strict=False)
+        if len(matches)
+    ]
+    write_caption(canvas, caption, entries)
     return canvas
+
+
+def _evenly(indices: np.ndarray, count: int) -> np.ndarray:
+    """At most so many of the indices, evenly spaced."""
+    picked = np.linspace(0, len(indices) - 1, min(len(indices), count)).round().astype(int)
+    return indices[picked]
 
 
 def _side_by_side(
     image0: np.ndarray, image1: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The canvas, and the offset and scale that map pixels of image 1 onto it."""
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """The canvas, and for each image the offset and scale that map its pixels onto it."""
     image0, image1 = _as_bgr(image0), _as_bgr(image1)
-    factor = image0.shape[0] / image1.shape[0]
-    size1 = (max(1, round(image1.shape[1] * factor)), image0.shape[0])
-    scale = np.array(size1) / np.array(image1.shape[1::-1])
-    resized = cv2.resize(image1, size1, interpolation=cv2.INTER_AREA if factor < 1 else 1)
-    gap = np.full((image0.shape[0], GAP_PX, 3), 255, np.uint8)
+    width = image0.shape[1] + image1.shape[1] * image0.shape[0] / image1.shape[0]
+    height = max(1, round(image0.shape[0] * min(1.0, (MAX_WIDTH_PX - GAP_PX) / width)))
+    parts = [_with_height(image, height) for image in (image0, image1)]
+    scales = [
+        np.array(part.shape[1::-1]) / np.array(image.shape[1::-1])
+        for part, image in zip(parts, (image0, image1), strict=True)
+    ]
+    gap = np.full((height, GAP_PX, 3), 255, np.uint8)
     # On muted images the lines stand out.
-    canvas = np.hstack([_muted(image0), gap, _muted(resized)])
-    return canvas, np.array([image0.shape[1] + GAP_PX, 0.0]), scale
+    canvas = np.hstack([_muted(parts[0]), gap, _muted(parts[1])])
+    offset1 = np.array([parts[0].shape[1] + GAP_PX, 0.0])
+    return canvas, (np.zeros(2), scales[0]), (offset1, scales[1])
+
+
+def _with_height(image: np.ndarray, height: int) -> np.ndarray:
+    factor = height / image.shape[0]
+    if factor == 1:
+        return image
+    size = max(1, round(image.shape[1] * factor)), height
+    return cv2.resize(
+        image, size, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR
+    )
 
 
 def _as_bgr(image: np.ndarray) -> np.ndarray:
@@ -78,20 +114,38 @@ def _pixel(point: np.ndarray) -> tuple[int, int]:
     return int(x), int(y)
 
 
-def write_caption(canvas: np.ndarray, caption: Sequence[str]) -> None:
-    """Write white text on a darkened strip, as large as the width allows."""
-    if not caption:
+def write_caption(
+    canvas: np.ndarray,
+    caption: Sequence[str],
+    legend: Sequence[tuple[tuple[int, int, int], str]] = (),
+) -> None:
+    """Write white text, and a legend of coloured lines, on a darkened patch.
+
+    The text is as large as the width allows.
+    """
+    if not caption and not legend:
         return
     font, thickness = cv2.FONT_HERSHEY_SIMPLEX, 1
-    widest = max(cv2.getTextSize(text, font, 1.0, thickness)[0][0] for text in caption)
-    size = min(canvas.shape[0] / 700, 0.97 * canvas.shape[1] / max(widest, 1))
-    row = round(36 * size)
-    strip = canvas[: row * len(caption) + row // 3]
-    strip //= 3
-    for index, text in enumerate(caption, start=1):
-        cv2.putText(
-            canvas, text, (row // 2, row * index), font, size, WHITE, thickness, cv2.LINE_AA
-        )
+    texts = [*((0.5, text) for text in caption), *((2.4, text) for _, text in legend)]
+    widest = max(  # of size 1, with the margin left of it, in rows
+        cv2.getTextSize(text, font, 1.0, thickness)[0][0] + margin * ROW_PX
+        for margin, text in texts
+    )
+    size = min(canvas.shape[0] / 700, 0.97 * canvas.shape[1] / widest)
+    row = round(ROW_PX * size)
+    patch = canvas[: row * len(texts) + row // 3, : round(widest * size) + row // 2]
+    patch //= 3
+
+    def write(line: int, text: str, left: int) -> None:
+        place = (left, row * line)
+        cv2.putText(canvas, text, place, font, size, WHITE, thickness, cv2.LINE_AA)
+
+    for line, text in enumerate(caption, start=1):
+        write(line, text, row // 2)
+    for line, (colour, text) in enumerate(legend, start=len(caption) + 1):
+        middle = row * line - round(0.3 * row)
+        cv2.line(canvas, (row // 2, middle), (2 * row, middle), colour, max(1, row // 10))
+        write(line, text, round(2.4 * row))
 
 
 def draw_two_view(
@@ -108,20 +162,24 @@ def draw_two_view(
     """
     c = result.correspondences
     if true_pose is None:
-        return draw_matches(image0, image1, c.p0, c.p1, result.inliers, caption)
+        legend = "inliers", "outliers"
+        return draw_matches(image0, image1, c.p0, c.p1, result.inliers, caption, legend)
     true = true_matches(c, *true_pose)[result.inliers]
     p0, p1 = c.p0[result.inliers], c.p1[result.inliers]
-    return draw_matches(image0, image1, p0, p1, true, caption)
+    legend = "true matches among the inliers", "false ones"
+    return draw_matches(image0, image1, p0, p1, true, caption, legend)
 
 
 def write_image(path: Path, image: np.ndarray) -> None:
     """Write an image file in the format of its suffix."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        written = cv2.imwrite(str(path), image)
-    except cv2.error:
-        written = False
-    if not written:
+    check_picture(path)
+    _, data = cv2.imencode(path.suffix, image)
+    write_file(path, data.tobytes())
+
+
+def check_picture(path: Path) -> None:
+    """Refuse the name of a picture whose suffix is unknown, before the work starts."""
+    if not cv2.haveImageWriter(path.name):
         raise ImageError(f"cannot write {path}: use a suffix such as .png or .jpg")
 
 
@@ -146,17 +204,4 @@ def plot_accuracy(
     )
     axes.grid(alpha=0.3)
     figure.legend(fontsize="small", loc="outside right center", frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def load_pyplot():
-    """matplotlib.pyplot without a window, imported on first use."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise LgcError("plots need matplotlib: pip install 'lgc_ros[eval]'") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
+    save_figure(path, figure)

@@ -1,14 +1,17 @@
-"""The landmarks of a recorded run as one coloured point cloud."""
+"""The landmarks of a run as one coloured point cloud."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.encoding import image_from_message
+from lgc_ros.images.frame import Frame
+from lgc_ros.odometry.state import OdometryState
+from lgc_ros.runtime.output_files import write_file
 from lgc_ros.sources.bag_reader import open_bag, topic_connections
 from lgc_ros.sources.bag_types import IMAGE_TYPES
 
@@ -20,6 +23,68 @@ CELL_M = 0.03
 # Distant points are uncertain along the ray; those beyond this multiple of the median depth are
 # dropped.
 MAX_DEPTH_RATIO = 2.5
+# Without metric scale, cells are this share of the median depth.
+CELL_DEPTHS = 0.01
+MAX_POINTS = 50_000
+# Between keyframes, neighbouring frames show the same landmarks.
+EVERY = 5
+
+
+class PointCloud(NamedTuple):
+    """Points (N, 3) and their RGB colours (N, 3) uint8."""
+
+    points: np.ndarray = np.empty((0, 3))
+    colours: np.ndarray = np.empty((0, 3), np.uint8)
+
+
+class LandmarkCloud:
+    """Collects the landmarks that the poses of a run rest on, in the world of its trajectory."""
+
+    def __init__(self) -> None:
+        self._frames = 0
+        self._depths: list[float] = []
+        self._points = [np.empty((0, 3), np.float32)]
+        self._colours = [np.empty((0, 3), np.uint8)]
+
+    def add(self, frame: Frame, state: OdometryState) -> None:
+        """Add the landmarks of a tracked frame."""
+        if not state.tracked or not len(state.points_cam):
+            return
+        self._frames += 1
+        if not state.keyframe and self._frames % EVERY:
+            return
+        z = state.points_cam[:, 2]
+        near = (z > 0) & (z < MAX_DEPTH_RATIO * np.median(z))
+        if not near.any():
+            return
+        image = frame.image if frame.image.ndim == 3 else np.dstack([frame.image] * 3)
+        last = np.array(image.shape[1::-1]) - 1
+        x, y = np.clip(np.round(state.points_px[near]).astype(int), 0, last).T
+        world = state.points_cam[near] @ state.T_wc[:3, :3].T + state.T_wc[:3, 3]
+        self._depths.append(float(np.median(z[near])))
+        self._points.append(world.astype(np.float32))
+        self._colours.append(image[y, x, ::-1])
+
+    def result(self, max_points: int = MAX_POINTS) -> PointCloud:
+        """One point per cell of 1 % of the median depth; none where only one was seen."""
+        if not self._depths:
+            return PointCloud()
+        cell = CELL_DEPTHS * float(np.median(self._depths))
+        points, colours = np.concatenate(self._points), np.concatenate(self._colours)
+        return PointCloud(*_thinned(points, colours, max_points, cell))
+
+
+def write_ply(path: Path, cloud: PointCloud, comment: str) -> None:
+    """Write a coloured point cloud in binary PLY."""
+    header = (
+        f"ply\nformat binary_little_endian 1.0\ncomment {comment}\n"
+        f"element vertex {len(cloud.points)}\n"
+        "property float x\nproperty float y\nproperty float z\n"
+        "property uchar red\nproperty uchar green\nproperty uchar blue\nend_header\n"
+    )
+    vertices = np.empty(len(cloud.points), [("xyz", "<f4", 3), ("rgb", "u1", 3)])
+    vertices["xyz"], vertices["rgb"] = cloud.points, cloud.colours
+    write_file(path, header.encode() + vertices.tobytes())
 
 
 def landmark_cloud(
@@ -30,8 +95,8 @@ def landmark_cloud(
     camera: Camera,
     errors: TrajectoryErrors,
     max_points: int = 9000,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Points (N, 3) in the world of the ground truth, in metres, and their RGB colours (N, 3).
+) -> PointCloud:
+    """The landmarks of a recording in the world of the ground truth, in metres.
 
     The points of the markers `inliers` are in the camera frame. The aligned poses of `errors` map
     them to the world, and the images of the bag give them colours. One point is kept per cell of
@@ -59,7 +124,9 @@ def landmark_cloud(
             colours.append(image[y[inside], x[inside], ::-1])
             T_wc = poses[stamp_ns]
             points.append(cam[inside] * errors.scale @ T_wc[:3, :3].T + T_wc[:3, 3])
-    return _thinned(np.concatenate(points), np.concatenate(colours), max_points)
+    return PointCloud(
+        *_thinned(np.concatenate(points), np.concatenate(colours), max_points, CELL_M)
+    )
 
 
 def _markers(recording: Path, topic: str) -> dict[int, np.ndarray]:
@@ -78,10 +145,10 @@ def _markers(recording: Path, topic: str) -> dict[int, np.ndarray]:
 
 
 def _thinned(
-    points: np.ndarray, colours: np.ndarray, max_points: int
+    points: np.ndarray, colours: np.ndarray, max_points: int, cell: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """One point per cell that was seen more than once, evenly selected."""
-    cells = np.floor(points / CELL_M).astype(np.int64)
+    cells = np.floor(points / cell).astype(np.int64)
     _, first, counts = np.unique(cells, axis=0, return_index=True, return_counts=True)
     kept = np.sort(first[counts > 1])
     if len(kept) > max_points:

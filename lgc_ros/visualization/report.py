@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-import base64
 import html
-import json
 import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 
 import lgc_ros
+from lgc_ros.runtime.output_files import write_file
 from lgc_ros.visualization.charts import inline, plot_histogram, plot_line, plot_map
+from lgc_ros.visualization.page import STAGES, data_uri, make_page, stage_bar
+from lgc_ros.visualization.point_cloud import PointCloud, write_ply
 
 if TYPE_CHECKING:
     from lgc_ros.evaluation.trajectory_metrics import TrajectoryErrors
     from lgc_ros.ros.live import LiveRun
 
-TEMPLATE = Path(__file__).with_name("report.html")
-STAGES = {
-    "features": "feature extraction",
-    "match": "matching",
-    "filter": "learned filter",
-    "estimate": "two-view pose",
-    "track": "pose from landmarks",
-    "map": "keyframes, bundle adjustment",
+TITLES = {
+    "ransac": "RANSAC on all matches",
+    "poselib+ratio+unique": "Ratio test, one match per keypoint, LO-RANSAC",
+    "cn": "Learned filter, then robust estimation",
 }
-TITLES = {"ransac": "RANSAC on all matches", "cn": "Learned filter, then robust estimation"}
 GOOD_ERROR_DEG = 5.0
+REPORT_FILES = (
+    "report.html",
+    "trajectory.svg",
+    "error.svg",
+    "latency.svg",
+    "matches.jpg",
+    "inliers.ply",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +57,14 @@ class Report:
         frames: number of images in the sequence.
         live: the run of the node.
         errors: errors of its trajectory against the ground truth.
-        points, colours: (N, 3) landmarks in the world, and their RGB colours.
+        cloud: landmarks in the world of the ground truth.
         comparisons: methods on the pair of views.
     """
 
     frames: int
     live: LiveRun
     errors: TrajectoryErrors
-    points: np.ndarray
-    colours: np.ndarray
+    cloud: PointCloud
     comparisons: list[MethodComparison]
 
     def metrics(self) -> dict:
@@ -72,6 +74,7 @@ class Report:
             "frames": self.frames,
             "answered": self.live.answered,
             "dropped": int(self.live.diagnostics.get("dropped", 0)),
+            "held": int(self.errors.aligned.held.sum()),
             **self.errors.as_dict(),
             "path_m": self.errors.truth.length_m,
             "fps": self.live.answered / self.live.seconds,
@@ -96,38 +99,39 @@ def write_report(out: Path, report: Report) -> None:
         "latency": plot_histogram(latency, "latency (ms)", m["latency_ms"]["median"]),
     }
     for name, svg in charts.items():
-        (out / f"{name}.svg").write_text(svg, encoding="utf-8")
+        write_file(out / f"{name}.svg", svg)
     frames = _frames(report, pixels, seconds)
     stamps = sorted(live.pictures)
     if stamps:
-        (out / "matches.jpg").write_bytes(live.pictures[stamps[len(stamps) // 2]])
-    write_ply(out / "inliers.ply", report.points, report.colours)
-    page = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        version=lgc_ros.__version__,
-        date=datetime.now().strftime("%Y-%m-%d %H:%M"),
-        machine=html.escape(f"{os.cpu_count()} CPU cores, filter on {_device(live)}"),
-        domain=live.domain,
-        dds=html.escape(live.dds),
-        frames=report.frames,
-        rate=f"{m['fps']:.1f}",
-        answered=m["answered"],
-        dropped=m["dropped"],
-        ate_cm=f"{100 * m['ate_rmse_m']:.1f}",
-        path_m=f"{m['path_m']:.1f}",
-        ate_percent=f"{100 * m['ate_rmse_m'] / m['path_m']:.2f}",
-        rotation_deg="–" if m["rpe_rot_deg"] is None else f"{m['rpe_rot_deg']:.2f}",
-        worst_cm=f"{100 * errors.position_m.max():.1f}",
-        median_ms=f"{m['latency_ms']['median']:.0f}",
-        p95_ms=f"{m['latency_ms']['p95']:.0f}",
-        points=f"{len(report.points):,}",
-        map=inline(charts["trajectory"]),
-        error=inline(charts["error"]),
-        latency=inline(charts["latency"]),
-        stages=_stages(live.reports),
-        pair=_pair(report.comparisons),
-        data=json.dumps({"frames": frames, "cloud": _cloud(report, estimate)}),
-    )
-    (out / "report.html").write_text(page, encoding="utf-8")
+        write_file(out / "matches.jpg", live.pictures[stamps[len(stamps) // 2]])
+    write_ply(out / "inliers.ply", report.cloud, "landmarks in metres, world of the ground truth")
+    values = {
+        "version": lgc_ros.__version__,
+        "date": datetime.now().strftime("%Y-%m-%d %H:%M"),
+        "machine": html.escape(f"{os.cpu_count()} CPU cores, filter on {_device(live)}"),
+        "domain": live.domain,
+        "dds": html.escape(live.dds),
+        "frames": report.frames,
+        "rate": f"{m['fps']:.1f}",
+        "answered": m["answered"],
+        "dropped": m["dropped"],
+        "ate_cm": f"{100 * m['ate_rmse_m']:.1f}",
+        "path_m": f"{m['path_m']:.1f}",
+        "ate_percent": f"{100 * m['ate_rmse_m'] / m['path_m']:.2f}",
+        "rotation_deg": "–" if m["rpe_rot_deg"] is None else f"{m['rpe_rot_deg']:.2f}",
+        "worst_cm": f"{100 * errors.position_m.max():.1f}",
+        "median_ms": f"{m['latency_ms']['median']:.0f}",
+        "p95_ms": f"{m['latency_ms']['p95']:.0f}",
+        "points": f"{len(report.cloud.points):,}",
+        "map": inline(charts["trajectory"]),
+        "error": inline(charts["error"]),
+        "latency": inline(charts["latency"]),
+        "stages": _stages(live.reports),
+        "pair": _pair(report.comparisons),
+    }
+    title = f"lgc_ros demo: {values['ate_cm']} cm error over {values['path_m']} m"
+    page = make_page(title, "report_demo.html", values, frames, report.cloud, estimate)
+    write_file(out / "report.html", page)
 
 
 def _device(live: LiveRun) -> str:
@@ -140,50 +144,28 @@ def _frames(report: Report, pixels: np.ndarray, seconds: np.ndarray) -> list[dic
     at = {stamp: i for i, stamp in enumerate(errors.aligned.stamps_ns.tolist())}
     return [
         {
-            "t": round(float(seconds[at[stamp]]), 2),
+            "t": f"{seconds[at[stamp]]:.1f}",
             "x": round(float(pixels[at[stamp], 0]), 1),
             "y": round(float(pixels[at[stamp], 1]), 1),
-            "cm": round(100 * float(errors.position_m[at[stamp]]), 1),
+            "cm": f"{100 * errors.position_m[at[stamp]]:.1f}",
             "ms": round(live.latency_ms[stamp]),
-            "src": _data_uri(data),
+            "src": data_uri(data),
         }
         for stamp, data in sorted(live.pictures.items())
         if stamp in at
     ]
 
 
-def _cloud(report: Report, path: np.ndarray) -> dict:
-    """Points and camera path, scaled to 16-bit integers for the viewer of the page."""
-    every = np.concatenate([report.points, path])
-    middle = (every.min(axis=0) + every.max(axis=0)) / 2
-    size = max(float(np.abs(every - middle).max()), 1e-6)
-
-    def packed(points: np.ndarray) -> str:
-        whole = np.round((points - middle) / size * 32000).astype("<i2")
-        return base64.b64encode(whole.tobytes()).decode()
-
-    colours = base64.b64encode(report.colours.astype(np.uint8).tobytes()).decode()
-    return {"points": packed(report.points), "colours": colours, "path": packed(path)}
-
-
 def _stages(reports: list[dict[str, str]]) -> str:
-    """A stacked bar of the mean time per stage, from the diagnostics of the node."""
+    """The mean time per stage, from the diagnostics of the node."""
     timed = [report for report in reports if "latency_ms" in report]
-    times = {
-        label: float(np.mean([float(report.get(f"{stage}_ms", 0)) for report in timed]))
-        for stage, label in STAGES.items()
-        if timed
-    }
-    total = max(sum(times.values()), 1e-9)
-    bars = "".join(
-        f'<i class="s{k}" style="width:{100 * ms / total:.1f}%"></i>'
-        for k, ms in enumerate(times.values())
+    return stage_bar(
+        {
+            stage: float(np.mean([float(report.get(f"{stage}_ms", 0)) for report in timed]))
+            for stage in STAGES
+            if timed
+        }
     )
-    legend = "".join(
-        f'<li><i class="s{k}"></i>{label}<b>{ms:.0f} ms</b></li>'
-        for k, (label, ms) in enumerate(times.items())
-    )
-    return f'<div class="stack">{bars}</div><ul class="legend">{legend}</ul>'
 
 
 def _pair(comparisons: list[MethodComparison]) -> str:
@@ -192,26 +174,10 @@ def _pair(comparisons: list[MethodComparison]) -> str:
         _, data = cv2.imencode(".jpg", c.picture, [cv2.IMWRITE_JPEG_QUALITY, 80])
         verdict = "good" if c.error_deg < GOOD_ERROR_DEG else "bad"
         cards.append(
-            f'<figure><img src="{_data_uri(data.tobytes())}" alt="Matches of {c.method}">'
+            f'<figure><img src="{data_uri(data.tobytes())}" alt="Matches of {c.method}">'
             f"<figcaption><h3>{TITLES.get(c.method, c.method)} <code>{c.method}</code></h3>"
             f'<span class="pill {verdict}">{c.error_deg:.1f}° error</span>'
             f"<p>{c.inliers} inliers, {c.true_inliers} of them true matches.</p>"
             "</figcaption></figure>"
         )
     return "".join(cards)
-
-
-def _data_uri(jpeg: bytes) -> str:
-    return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
-
-
-def write_ply(path: Path, points: np.ndarray, colours: np.ndarray) -> None:
-    """Write a coloured point cloud in binary PLY."""
-    header = (
-        f"ply\nformat binary_little_endian 1.0\nelement vertex {len(points)}\n"
-        "property float x\nproperty float y\nproperty float z\n"
-        "property uchar red\nproperty uchar green\nproperty uchar blue\nend_header\n"
-    )
-    vertices = np.empty(len(points), [("xyz", "<f4", 3), ("rgb", "u1", 3)])
-    vertices["xyz"], vertices["rgb"] = points, colours
-    path.write_bytes(header.encode() + vertices.tobytes())

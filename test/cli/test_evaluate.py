@@ -9,6 +9,8 @@ from runs import SETTINGS
 
 from lgc_ros.evaluation.results import write_run
 from lgc_ros.evaluation.runner import METRICS
+from lgc_ros.geometry.trajectory import Trajectory
+from lgc_ros.sources.trajectory import write_trajectory
 
 
 def test_evaluate_pairs_prints_a_table_and_reports_a_malformed_line(lgc, views, tmp_path):
@@ -29,6 +31,32 @@ def test_evaluate_pairs_prints_a_table_and_reports_a_malformed_line(lgc, views, 
     assert {"features", "match", "filter", "estimate", "total"} == set(results["ms"])
 
 
+def test_existing_results_of_pairs_are_replaced_only_with_force(lgc, views, tmp_path):
+    K = "500 0 319.5 0 500 239.5 0 0 1"
+    pose = " ".join(str(v) for v in np.loadtxt(views / "T_10.txt").ravel())
+    (tmp_path / "pairs.txt").write_text(f"image0.png image1.png 0 0 {K} {K} {pose}\n")
+    out = tmp_path / "out"
+    arguments = ("evaluate", "pairs", tmp_path, "--images", views, "--out", out)
+    assert lgc(*arguments, "--method", "poselib+ratio")[0] == 0
+    before = (out / "errors.csv").read_text()
+    code, said = lgc(*arguments, "--method", "ransac+ratio")
+    assert code == 1
+    assert "already holds results" in said
+    assert (out / "errors.csv").read_text() == before
+    code, said = lgc(*arguments, "--method", "ransac+ratio", "--force")
+    assert code == 0, said
+    assert (out / "errors.csv").read_text().startswith("image0,image1,ransac+ratio\n")
+
+
+def test_evaluate_trajectory_draws_the_errors(invoke, tum_folder, finished_run, tmp_path):
+    write_run(tmp_path, finished_run)
+    files = tmp_path / "trajectory_tum.txt", tum_folder / "groundtruth.txt"
+    plot = ("--plot", tmp_path / "errors.png", "--plane", "xz")
+    result = invoke("evaluate", "trajectory", *files, *plot)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "errors.png").stat().st_size > 1000
+
+
 def test_evaluate_trajectory_prints_and_writes_errors(invoke, tum_folder, finished_run, tmp_path):
     pytest.importorskip("evo")
     write_run(tmp_path, finished_run)
@@ -47,6 +75,27 @@ def test_evaluate_trajectory_prints_and_writes_errors(invoke, tum_folder, finish
     assert errors["rpe_over"] == "1 s"
     assert "ATE" in result.output
     assert "RPE over 1 s" in result.output
+
+
+def test_held_poses_of_a_recording_are_counted_and_left_out_on_request(
+    invoke, tum_folder, finished_run, tmp_path
+):
+    """A node publishes its last pose again while it is lost; `lgc run` writes no pose then."""
+    tracked, path = finished_run.trajectory, tmp_path / "live.txt"
+    held = Trajectory(tracked.stamps_ns, tracked.T_wc.copy())
+    held.T_wc[6:9] = held.T_wc[5]
+    write_trajectory(path, held)
+    arguments = ("evaluate", "trajectory", path, tum_folder / "groundtruth.txt")
+    errors = {}
+    for option in ((), ("--skip-held",)):
+        json_file = tmp_path / "errors.json"
+        result = invoke(*arguments, *option, "--json", json_file)
+        assert result.exit_code == 0, result.output
+        assert "3 poses repeat the one before" in result.output
+        errors[option] = json.loads(json_file.read_text())
+    assert [found["held"] for found in errors.values()] == [3, 3]
+    assert [found["poses"] for found in errors.values()] == [len(tracked), len(tracked) - 3]
+    assert errors["--skip-held",]["ate_rmse_m"] < errors[()]["ate_rmse_m"]
 
 
 def test_evaluate_trajectory_says_when_files_have_no_stamps(invoke, finished_run, tmp_path):

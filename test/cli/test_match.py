@@ -2,10 +2,12 @@
 
 import json
 import re
+import warnings
 
 import numpy as np
 import pytest
 
+from lgc_ros.geometry.camera import Camera
 from lgc_ros.visualization.matches import write_image
 
 
@@ -66,6 +68,15 @@ def failing_match(folder, tmp_path, broken):
         return (*base, "--method", "ransack"), "unknown method 'ransack'.*magsac"
     if broken == "unknown features":
         return (*base, "--features", "surf"), "surf.*sift"
+    if broken == "learned features without a model":
+        return (*base, "--features", "xfeat"), r"xfeat needs .*--extractor-model.*verlab"
+    if broken == "missing extractor model":
+        arguments = ("--features", "xfeat", "--extractor-model", tmp_path / "x.onnx")
+        return (*base, *arguments), r"x\.onnx does not exist.*verlab"
+    if broken == "extractor model that is none":
+        (tmp_path / "x.onnx").write_text("not a model")
+        arguments = ("--features", "xfeat", "--extractor-model", tmp_path / "x.onnx")
+        return (*base, *arguments), r"x\.onnx cannot be loaded"
     return (*base, "--model", "nonsense"), "nonsense.*sift"
 
 
@@ -81,6 +92,9 @@ def failing_match(folder, tmp_path, broken):
         "missing camera",
         "unknown method",
         "unknown features",
+        "learned features without a model",
+        "missing extractor model",
+        "extractor model that is none",
         "unknown model",
     ],
 )
@@ -89,3 +103,36 @@ def test_match_fails_with_a_clear_message_on_bad_input(lgc, views, tmp_path, bro
     code, said = lgc(*arguments)
     assert code == 1
     assert re.search(message, said), said
+
+
+def test_an_identity_ground_truth_is_a_rotation(lgc, views, tmp_path):
+    np.savetxt(tmp_path / "T_10.txt", np.eye(4))
+    image = views / "image0.png"
+    arguments = ("--camera", views / "camera.yaml", "--gt", tmp_path / "T_10.txt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        code, said = lgc(
+            "match", image, views / "image1.png", *arguments, "--out", tmp_path / "out.png"
+        )
+    assert code == 0, said
+    assert "rotation error (no true translation)" in said
+
+
+def test_max_size_shrinks_images_and_keeps_the_pose(lgc, views, tmp_path):
+    images = views / "image0.png", views / "image1.png"
+    arguments = ("--camera", views / "camera.yaml", "--gt", views / "T_10.txt")
+    code, said = lgc(
+        "match", *images, *arguments, "--max-size", 320, "--json", tmp_path / "m.json"
+    )
+    assert code == 0, said
+    assert json.loads((tmp_path / "m.json").read_text())["error_deg"] < 5
+
+
+def test_an_unusual_calibration_is_reported(lgc, views, tmp_path):
+    camera = Camera.from_yaml(views / "camera.yaml")
+    K = camera.K.copy()
+    K[0, 2] = 639.0
+    Camera.from_K(K, *camera.size).to_yaml(tmp_path / "camera.yaml")
+    images = views / "image0.png", views / "image1.png"
+    _, said = lgc("match", *images, "--camera", tmp_path / "camera.yaml", "--method", "poselib")
+    assert said.count("the principal point (cx 639.0") == 1

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import yaml
 from runs import RESULTS, SETTINGS
 
-from lgc_ros.errors import ConfigError, SourceError
+from lgc_ros.errors import ConfigError, OutputError, SourceError
 from lgc_ros.sources.tum import write_tum
 
 
@@ -41,6 +42,21 @@ def test_run_compares_methods(invoke, tum_folder, tmp_path):
     for method in methods:
         assert method in result.output
         assert {path.name for path in (tmp_path / method).iterdir()} == RESULTS
+    together = json.loads((tmp_path / "comparison.json").read_text())
+    assert list(together["methods"]) == list(methods)
+    for method in methods:
+        alone = json.loads((tmp_path / method / "metrics.json").read_text())
+        assert together["methods"][method] == alone
+    assert (tmp_path / "comparison.png").stat().st_size > 1000
+
+
+def test_run_writes_a_report_for_each_method(invoke, tum_folder, tmp_path):
+    arguments = ("--method", "poselib+ratio", "--limit", 6, "--report", *SETTINGS)
+    result = invoke("run", tum_folder, "--out", tmp_path / "out", *arguments)
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "frames tracked" in page
+    assert f"lgc run {tum_folder}" in page
 
 
 def test_run_skips_a_damaged_frame_and_says_so(invoke, tum_folder, short_walk, tmp_path):
@@ -55,6 +71,52 @@ def test_run_skips_a_damaged_frame_and_says_so(invoke, tum_folder, short_walk, t
     assert "could not be read: 1" in result.output
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert (metrics["frames"], metrics["skipped"]) == (13, 1)
+
+
+def test_a_mostly_untracked_run_does_not_look_like_a_success(invoke, short_walk, tmp_path):
+    blank = [
+        replace(frame, image=np.zeros_like(frame.image)) if k >= 4 else frame
+        for k, frame in enumerate(short_walk)
+    ]
+    write_tum(blank, tmp_path / "blank")
+    arguments = ("--method", "poselib+ratio", "--out", tmp_path / "out", *SETTINGS)
+    result = invoke("run", tmp_path / "blank", *arguments)
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert metrics["tracked"] <= 4
+    assert metrics["tracked_share"] == metrics["tracked"] / 14
+    said = " ".join(result.output.split())
+    share = f"{round(100 * metrics['tracked_share'])} %"
+    assert f"only {metrics['tracked']} of 14 frames tracked ({share})" in said
+    assert f"{14 - metrics['tracked']} of 14 frames were not tracked" in said
+    poses = (tmp_path / "out" / "trajectory_tum.txt").read_text().splitlines()[1:]
+    assert len(poses) == metrics["tracked"]
+
+
+def test_existing_results_are_replaced_only_with_force(invoke, tum_folder, tmp_path):
+    arguments = ("run", tum_folder, "--limit", 3, "--profile", "fast", "--out", tmp_path / "out")
+    both = ("--method", "poselib+ratio", "--method", "ransac+ratio")
+    assert invoke(*arguments, *both).exit_code == 0
+    result = invoke(*arguments)
+    assert isinstance(result.exception, OutputError)
+    assert "already holds results" in str(result.exception)
+    assert "--force" in str(result.exception)
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    result = invoke(*arguments, "--force", "--method", "poselib+ratio")
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {*RESULTS, "notes.txt"}
+
+
+@pytest.mark.parametrize("rate_hz", [5.0, 10.0])
+def test_a_video_keeps_the_rate_of_the_source(invoke, short_walk, tmp_path, rate_hz):
+    frames = [replace(f, stamp_ns=round(k * 1e9 / rate_hz)) for k, f in enumerate(short_walk)]
+    write_tum(frames, tmp_path / "walk")
+    arguments = ("--method", "poselib+ratio", "--out", tmp_path / "out", "--video", *SETTINGS)
+    result = invoke("run", tmp_path / "walk", *arguments)
+    assert result.exit_code == 0, result.output
+    video = cv2.VideoCapture(str(tmp_path / "out" / "video.mp4"))
+    assert video.get(cv2.CAP_PROP_FPS) == pytest.approx(rate_hz)
+    assert int(video.get(cv2.CAP_PROP_FRAME_COUNT)) == 14
 
 
 def test_run_writes_a_video(invoke, tum_folder, tmp_path):
@@ -110,8 +172,8 @@ main()
 """
     command = [sys.executable, "-c", program, "run", *arguments]
     process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
-    while process.poll() is None and not (tmp_path / "video.mp4").exists():
-        time.sleep(0.05)  # until the first frame is done
+    while process.poll() is None and not list(tmp_path.glob(".video.*.mp4")):
+        time.sleep(0.05)  # until some frames are done
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
@@ -127,12 +189,31 @@ def test_config_yaml_repeats_the_run(invoke, tum_folder, tmp_path):
     assert result.exit_code == 0, result.output
     config = yaml.safe_load((tmp_path / "a" / "config.yaml").read_text())
     assert (config["every"], config["limit"], config["align"]) == (2, 3, "se3")
+    used = config["camera_used"]
+    assert (used["width"], used["height"]) == (320, 240)
+    assert used["fx_fy_cx_cy"] == [262.5, 262.5, 159.5, 119.5]
     source, settings = config["source"], tmp_path / "a" / "config.yaml"
     again = ("--profile", settings, "--every", 2, "--limit", 3, "--align", "se3")
     result = invoke("run", source, *again, "--out", tmp_path / "b")
     assert result.exit_code == 0, result.output
     for name in ("states.csv", "config.yaml"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_pattern_selects_images_of_a_folder(invoke, short_walk, tmp_path):
+    folder = tmp_path / "mixed"
+    write_tum(short_walk[:4], tmp_path / "walk")
+    (tmp_path / "walk" / "rgb").rename(folder)
+    (folder / "shot.jpg").write_bytes(b"")
+    (tmp_path / "walk" / "camera.yaml").rename(folder / "camera.yaml")
+    arguments = ("--profile", "fast", "--out", tmp_path / "out")
+    result = invoke("run", folder, *arguments)
+    assert f"'{folder / '*.jpg'}'" in str(result.exception) or f"'{folder / '*.png'}'" in str(
+        result.exception
+    )
+    result = invoke("run", folder / "*.png", *arguments)
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["frames"] == 4
 
 
 def test_ground_truth_with_another_clock_is_reported(invoke, tum_folder, tmp_path):

@@ -1,6 +1,10 @@
 """`lgc synth`, `lgc export` and `lgc doctor`."""
 
+import numpy as np
 import pytest
+
+from lgc_ros.sources import open_source
+from lgc_ros.sources.synthetic import SyntheticSource
 
 
 @pytest.mark.slow
@@ -34,3 +38,13 @@ def test_doctor_accepts_this_installation(lgc):
     code, said = lgc("doctor")
     assert code == 0
     assert "All required components found" in said
+
+
+def test_a_rendered_bag_has_depth(invoke, tmp_path):
+    pytest.importorskip("rosbags")
+    result = invoke("synth", tmp_path / "bag", "--frames", 2, "--format", "bag")
+    assert result.exit_code == 0, result.output
+    frame = next(iter(open_source(tmp_path / "bag", depth_topic="/camera/depth/image_raw")))
+    expected = SyntheticSource("walk", 2, noise=2.0)[0]
+    known = expected.depth > 0
+    np.testing.assert_allclose(frame.depth[known], expected.depth[known], rtol=1e-6)

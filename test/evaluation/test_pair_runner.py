@@ -1,5 +1,6 @@
 """Methods scored on the pairs of a folder."""
 
+import csv
 import json
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from lgc_ros.errors import DatasetError
 from lgc_ros.estimation.two_view import RelativePoseSolver
 from lgc_ros.evaluation.pair_metrics import summarize
-from lgc_ros.evaluation.pair_runner import evaluate_pairs, feature_kind, write_pair_report
+from lgc_ros.evaluation.pair_runner import evaluate_pairs, feature_kind, write_pair_results
 from lgc_ros.evaluation.pairs import Pair, format_pair
 from lgc_ros.features.base import make_extractor
 from lgc_ros.images.frame import read_image
@@ -34,19 +35,44 @@ def pair_set(walk, tmp_path_factory):
 def test_methods_are_scored_on_the_same_pairs(pair_set, tmp_path):
     solvers = {name: RelativePoseSolver(name, device="cpu") for name in ("cn", "poselib+ratio")}
     seen = []
-    scores = evaluate_pairs(pair_set, solvers, progress=lambda *state: seen.append(state))
+    results = evaluate_pairs(pair_set, solvers, progress=lambda *state: seen.append(state))
     assert seen == [(1, 3), (2, 3), (3, 3)]
     for name in solvers:
-        summary = summarize(scores[name])
+        summary = summarize(results.scores[name])
         assert summary["pairs"] == 3
         assert summary["map"]["10"] > 0.6
         assert 0 < summary["precision"] <= 1
         stages = {"features", "match", "filter", "estimate", "total"}
         assert set(summary["ms"]) == stages
         json.dumps(summary)
-    write_pair_report(tmp_path, scores)
+    write_pair_results(tmp_path, {}, results)
     assert (tmp_path / "accuracy.png").stat().st_size > 1000
-    assert (tmp_path / "errors.csv").read_text().splitlines()[0] == "cn,poselib+ratio"
+
+
+def test_errors_are_listed_with_the_names_of_the_images(pair_set, tmp_path):
+    results = evaluate_pairs(pair_set, {"m": RelativePoseSolver("poselib+ratio")})
+    write_pair_results(tmp_path, {}, results)
+    heading, *rows = csv.reader((tmp_path / "errors.csv").read_text().splitlines())
+    assert heading == ["image0", "image1", "m"]
+    named = [line.split()[:2] for line in (pair_set / "pairs.txt").read_text().splitlines()]
+    assert [row[:2] for row in rows] == named
+    assert [float(row[2]) for row in rows] == pytest.approx(
+        [score.error_deg for score in results.scores["m"]], abs=1e-4
+    )
+
+
+def test_ctrl_c_keeps_the_pairs_evaluated_so_far(pair_set):
+    calls = []
+
+    def solve_twice(correspondences):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return RelativePoseSolver("poselib+ratio")(correspondences)
+
+    results = evaluate_pairs(pair_set, {"m": solve_twice})
+    assert results.interrupted
+    assert len(results.pairs) == len(results.scores["m"]) == 2
 
 
 def test_stored_features_give_the_same_scores_as_extracted_ones(pair_set, tmp_path):
@@ -62,13 +88,28 @@ def test_stored_features_give_the_same_scores_as_extracted_ones(pair_set, tmp_pa
     assert feature_kind(features) == "sift"
     assert feature_kind("stored:.desc.h5") == "lift"
     solver = {"m": RelativePoseSolver("poselib+ratio")}
-    extracted = evaluate_pairs(pair_set, solver, max_keypoints=500)["m"]
-    stored = evaluate_pairs(pair_set, solver, features=features, images=tmp_path)["m"]
+    extracted = evaluate_pairs(pair_set, solver, max_keypoints=500).scores["m"]
+    stored = evaluate_pairs(pair_set, solver, features=features, images=tmp_path).scores["m"]
     assert [s.error_deg for s in stored] == [s.error_deg for s in extracted]
 
 
+def test_learned_features_come_from_the_extractor_model(pair_set, heads_model):
+    solvers = {"poselib+ratio": RelativePoseSolver("poselib+ratio", "own")}
+    scores = evaluate_pairs(pair_set, solvers, features="own", extractor_model=heads_model())
+    assert len(scores["poselib+ratio"]) == 3
+
+
+def test_xfeat_and_its_filter_find_the_poses(pair_set, data_dir):
+    model = data_dir / "weights" / "xfeat" / "xfeat_480x640_gray_heads.onnx"
+    if not model.is_file():
+        pytest.skip(f"{model} does not exist: no weights of XFeat")
+    solvers = {"cn": RelativePoseSolver("cn", "xfeat", device="cpu")}
+    scores = evaluate_pairs(pair_set, solvers, features="xfeat", extractor_model=model)
+    assert summarize(scores["cn"])["map"]["10"] > 0.6
+
+
 def test_limit_bounds_the_number_of_pairs(pair_set):
-    scores = evaluate_pairs(pair_set, {"m": RelativePoseSolver("poselib+ratio")}, limit=2)
+    scores = evaluate_pairs(pair_set, {"m": RelativePoseSolver("poselib+ratio")}, limit=2).scores
     assert len(scores["m"]) == 2
 
 
@@ -82,7 +123,7 @@ def test_a_missing_image_is_reported_with_its_line_or_skipped(pair_set, tmp_path
         evaluate_pairs(tmp_path, {"m": RelativePoseSolver("poselib")}, **arguments)
     scores = evaluate_pairs(
         tmp_path, {"m": RelativePoseSolver("poselib")}, skip_bad=True, **arguments
-    )
+    ).scores
     assert len(scores["m"]) == 1
 
 
@@ -94,7 +135,7 @@ def test_the_filter_beats_ransac_on_real_pairs(data_dir, tmp_path):
     scene = READERS["raw"](data_dir / "posed" / "castle" / "val", visibility_above=49)
     write_pairs([scene], tmp_path, limit=5)
     solvers = {name: RelativePoseSolver(name, device="cpu") for name in ("cn", "ransac")}
-    scores = {k: summarize(v) for k, v in evaluate_pairs(tmp_path, solvers).items()}
+    scores = {k: summarize(v) for k, v in evaluate_pairs(tmp_path, solvers).scores.items()}
     assert scores["cn"]["pairs"] == 5
     assert scores["cn"]["map"]["5"] > max(0.7, scores["ransac"]["map"]["5"])
     assert scores["cn"]["recall"] > 0.7

@@ -82,8 +82,8 @@ def test_keypoints_of_a_rotated_image_map_back_to_their_positions(turns):
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
-def test_keypoints_of_a_rotated_image_map_back_to_their_orientations(turns):
-    image = SyntheticSource("walk", 2)[0].image
+def test_keypoints_of_a_rotated_image_map_back_to_their_orientations(turns, world):
+    image = SyntheticSource("walk", 2, world=world)[0].image
     extract = make_extractor("sift", 500)
     size = image.shape[1], image.shape[0]
     back = turn_back(extract(np.ascontiguousarray(np.rot90(image, turns))), turns, size)

@@ -9,13 +9,15 @@ from runs import OPTIONS, Frames
 from lgc_ros.errors import ConfigError
 from lgc_ros.evaluation.runner import METRICS, run_odometry
 from lgc_ros.odometry.scale import ScaleOptions
+from lgc_ros.sources.base import GroundTruth
 
 
 def test_metrics_have_the_documented_keys(finished_run):
     metrics = finished_run.metrics()
     assert metrics.keys() >= set(METRICS)
     assert metrics["frames"] == 14
-    assert metrics["tracked"] == sum(state.tracked for state in finished_run.states) > 8
+    assert metrics["tracked"] == len(finished_run.trajectory) > 8
+    assert metrics["tracked_share"] == metrics["tracked"] / 14
     assert 0 < metrics["ate_rmse_m"] < 0.05
     assert metrics["kitti_trans_percent"] is None
     assert metrics["fps"] > 0
@@ -63,6 +65,25 @@ def test_a_run_explains_why_frames_were_not_tracked(finished_run):
     assert replace(finished_run, states=[begun, *fine[:4], *held]).untracked() == (
         "3 of 8 frames were not tracked (2 few_matches, 1 lost), mostly because: only 12 matches"
     )
+
+
+@pytest.mark.parametrize("lost", [0, 3, 10])
+def test_all_counts_of_tracked_frames_agree(finished_run, lost):
+    states = [replace(state, status="ok") for state in finished_run.states]
+    states[0] = replace(states[0], status="initializing")  # the first frame defines the world
+    states[1 : 1 + lost] = [replace(state, status="lost") for state in states[1 : 1 + lost]]
+    run = replace(finished_run, states=states)
+    assert run.metrics()["tracked"] == len(run.trajectory) == 14 - lost
+    assert run.coverage == f"{14 - lost} of 14 frames tracked ({round(100 * (14 - lost) / 14)} %)"
+    assert run.untracked() == (f"{lost} of 14 frames were not tracked ({lost} lost)" * (lost > 0))
+    assert run.is_mostly_untracked == (lost == 10)
+
+
+def test_plots_know_which_way_is_up(short_walk):
+    class Source(Frames):
+        ground_truth = GroundTruth("groundtruth.txt", "xy")
+
+    assert run_odometry(Source(short_walk[:3]), OPTIONS).ground == "xy"
 
 
 def test_a_scale_source_without_data_is_reported(short_walk, caplog):

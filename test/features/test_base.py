@@ -111,6 +111,25 @@ def test_images_of_other_types_and_shapes_are_rejected(bad, message):
         make_extractor("sift")(bad)
 
 
+def test_a_learned_kind_without_its_model_says_where_the_weights_come_from(tmp_path):
+    with pytest.raises(FeatureError, match=r"xfeat needs .*extractor_model.*accelerated_features"):
+        make_extractor("xfeat")
+    with pytest.raises(FeatureError, match=r"none\.onnx does not exist.*accelerated_features"):
+        make_extractor("xfeat", model=tmp_path / "none.onnx")
+    with pytest.raises(FeatureError, match=r"none\.onnx does not exist: check the path$"):
+        make_extractor("own", model=tmp_path / "none.onnx")
+
+
+def test_opencv_features_take_no_model():
+    with pytest.raises(FeatureError, match=r"sift takes no extractor model, but a\.onnx is given"):
+        make_extractor("sift", model="a.onnx")
+
+
+def test_any_name_may_be_given_to_a_learned_kind(heads_model, image):
+    assert make_extractor("own", 50, model=heads_model())(image).kind == "own"
+    assert make_extractor(str(heads_model(name="B")), 50)(image).kind == "b"
+
+
 def test_unknown_names_and_keypoint_limits_below_one_are_rejected():
     with pytest.raises(
         FeatureError, match="unknown extractor 'surf'; choose one of sift, rootsift"

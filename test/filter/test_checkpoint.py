@@ -52,6 +52,12 @@ def test_a_saved_model_is_loaded_unchanged(saved):
         assert torch.equal(loaded.state_dict()[name], value)
 
 
+def test_a_model_file_has_the_usual_permissions(saved):
+    path = saved[0] if isinstance(saved, tuple) else saved
+    (path.parent / "plain.txt").write_text("")
+    assert path.stat().st_mode == (path.parent / "plain.txt").stat().st_mode
+
+
 def test_no_partial_file_is_left_behind(saved):
     assert [file.name for file in saved[0].parent.iterdir()] == ["tiny.safetensors"]
 

@@ -74,3 +74,12 @@ def test_the_length_of_a_path_is_the_sum_of_its_steps():
     T_wc = np.tile(np.eye(4), (3, 1, 1))
     T_wc[:, 0, 3] = 0, 3, 1
     assert Trajectory(np.arange(3), T_wc).length_m == pytest.approx(5)
+
+
+def test_held_poses_are_those_equal_to_the_one_before():
+    poses = [np.eye(4) for _ in range(5)]
+    for k, x in enumerate((0.0, 1.0, 1.0, 1.0, 2.0)):
+        poses[k][0, 3] = x
+    trajectory = Trajectory.from_poses(enumerate(poses))
+    assert trajectory.held.tolist() == [False, False, True, True, False]
+    assert trajectory.without(trajectory.held).stamps_ns.tolist() == [0, 1, 4]

@@ -1,5 +1,8 @@
 """Image messages: every encoding against OpenCV, padding, byte order, invalid sizes."""
 
+import os
+import subprocess
+import sys
 from array import array
 from types import SimpleNamespace
 
@@ -17,6 +20,14 @@ from lgc_ros.images.encoding import (
 )
 
 HEIGHT, WIDTH = 24, 32
+
+
+@pytest.mark.parametrize(("value", "pixels"), [("1000", "1000"), ("64MB", str(64 << 20))])
+def test_the_limit_of_pixels_is_read_as_opencv_does(value, pixels):
+    environment = os.environ | {"OPENCV_IO_MAX_IMAGE_PIXELS": value}
+    code = "from lgc_ros.images.encoding import MAX_PIXELS; print(MAX_PIXELS)"
+    command = [sys.executable, "-c", code]
+    assert subprocess.check_output(command, env=environment, text=True).strip() == pixels
 
 
 @pytest.fixture

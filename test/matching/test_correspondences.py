@@ -182,8 +182,8 @@ def test_correspondences_are_undistorted_and_keep_ratio_and_mutual():
 
 
 @pytest.mark.parametrize("kind", ["sift", "orb"])
-def test_roll_and_zoom_measure_the_rotation_and_scaling_of_an_image(kind):
-    image = SyntheticSource("walk", 2)[0].image
+def test_roll_and_zoom_measure_the_rotation_and_scaling_of_an_image(kind, world):
+    image = SyntheticSource("walk", 2, world=world)[0].image
     turn_deg, zoom = 30.0, 1.4
     height, width = image.shape[:2]
     # OpenCV's matrix rotates the other way round, as if the y axis pointed up.

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.odometry.keyframe_matching import KeyframeMatcher
 from lgc_ros.odometry.map import NONE, Keyframe, motion_between
 from lgc_ros.odometry.mapping import connect
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.tracking import KeyframeMatcher
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.runtime.stage_timer import StageTimer
 from lgc_ros.sources.synthetic import SyntheticSource
 
-OPTIONS = OdometryOptions(method="poselib+ratio", max_keypoints=600, max_iterations=200)
+OPTIONS = OdometryOptions(
+    method="poselib+ratio", max_keypoints=600, max_iterations=200, tracking="match"
+)
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ OPTIONS = OdometryOptions(features="orb", method="poselib+ratio", max_keypoints=
 
 
 @pytest.fixture(scope="module")
-def frames():
+def frames(world):
     from lgc_ros.sources.synthetic import SyntheticSource
 
-    return list(SyntheticSource("walk", 12, noise=2.0))
+    return list(SyntheticSource("walk", 12, noise=2.0, world=world))
 
 
 def states(frames, threads):

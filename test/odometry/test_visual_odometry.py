@@ -97,6 +97,13 @@ def test_a_state_tells_what_its_pose_rests_on(walk, walked):
     assert np.median(np.linalg.norm(offset, axis=1)) < 1.5
     assert state.relative.pose is not None
     assert state.relative_stamp_ns in [frame.stamp_ns for frame in walk]
+    assert state.tracking == "flow"
+    assert "flow" in state.ms
+
+
+def test_a_matched_state_tells_the_time_of_each_stage(walk):
+    state = process(walk[:6], replace(OPTIONS, tracking="match"))[-1]
+    assert state.tracking == "match"
     assert {"features", "match", "filter", "estimate", "track"} <= state.ms.keys()
 
 
@@ -147,7 +154,7 @@ def test_a_loop_ends_where_it_began(source):
 @pytest.mark.parametrize("method", ["poselib+ratio", "cn"])
 def test_a_map_that_views_refute_is_made_anew(walk, method):
     """As after a wrong start: landmarks in places that are not theirs."""
-    odometry = VisualOdometry(replace(OPTIONS, method=method))
+    odometry = VisualOdometry(replace(OPTIONS, method=method, tracking="match"))
     frames = iter(walk)
     while odometry.process(next(frames)).status != "ok":
         pass
@@ -174,7 +181,7 @@ def draw_to_the_camera(odometry):
 @pytest.mark.parametrize("spoil", [make_uncertain, draw_to_the_camera])
 def test_landmarks_that_leave_the_pose_undetermined_do_not_count_as_tracking(walk, spoil):
     """The camera moves on; a variance that says nothing must not pass for no motion."""
-    odometry = VisualOdometry(OPTIONS)
+    odometry = VisualOdometry(replace(OPTIONS, tracking="match"))
     frames = iter(walk)
     while odometry.process(next(frames)).status != "ok":
         pass

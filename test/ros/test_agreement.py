@@ -33,10 +33,11 @@ RELIABLE = {
 
 
 @pytest.fixture(scope="module")
-def bag(tmp_path_factory):
+def bag(tmp_path_factory, world):
     """A walk of small images; frames far enough apart for keyframes to come and go."""
     K = np.array([[262.0, 0, 159.5], [0, 262.0, 119.5], [0, 0, 1]])
-    source = SyntheticSource("walk", FRAMES, rate_hz=5, camera=Camera.from_K(K, 320, 240))
+    camera = Camera.from_K(K, 320, 240)
+    source = SyntheticSource("walk", FRAMES, rate_hz=5, camera=camera, world=world)
     path = tmp_path_factory.mktemp("bag") / "walk"
     write_bag(source, path)
     return path

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
 from rclpy.utilities import get_rmw_implementation_identifier
-from ros.processes import DEADLINE_S, environment, free_domain, lgc_command, running_process
+from ros.processes import DEADLINE_S, completed, free_domain, lgc_command, running_process
 
 from lgc_ros.odometry.profiles import config_folder
 from lgc_ros.ros.dds_profile import RMW, TRANSPORTS, VARIABLES, choose_dds_profile
@@ -41,11 +41,11 @@ def unconfigured(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def bag(tmp_path_factory):
+def bag(tmp_path_factory, world):
     """20 colour images of 640x480."""
     pytest.importorskip("rosbags", reason="rosbags is not installed: no bags")
     path = tmp_path_factory.mktemp("bag") / "walk"
-    write_bag(SyntheticSource("walk", FRAMES, rate_hz=10.0), path)
+    write_bag(SyntheticSource("walk", FRAMES, rate_hz=10.0, world=world), path)
     return path
 
 
@@ -123,13 +123,7 @@ def test_with_little_shared_memory_the_default_transport_is_used_with_a_warning(
     ]
     if shutil.which("unshare") is None or subprocess.run([*contained, "true"]).returncode:
         pytest.skip("no small /dev/shm: mount namespaces are not permitted here")
-    done = subprocess.run(
-        [*contained, *lgc_command("play", bag, "--rate", 10)],
-        env=environment(free_domain(), tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
+    done = completed(tmp_path, [*contained, *lgc_command("play", bag, "--rate", 10)])
     assert done.returncode == 0
     assert "too little for fastdds.xml (128 MB per process): using the default" in done.stderr
     assert "--shm-size=1g" in done.stderr

@@ -11,15 +11,15 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 pytest.importorskip("evo", reason="evo is not installed: trajectories are not evaluated")
 
 from lgc_ros.cli.main import main
-from lgc_ros.errors import LgcError
+from lgc_ros.errors import LgcError, OutputError
 from lgc_ros.evaluation.trajectory_input import load_trajectory
 from lgc_ros.geometry.camera import Camera
-from lgc_ros.ros.demo import LOOP_FRAMES, RATE_HZ, ROOM
+from lgc_ros.ros.demo import LOOP_FRAMES, RATE_HZ, ROOM, DemoOptions, run_demo
 from lgc_ros.ros.live import LiveOptions, run_live
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
 from lgc_ros.sources.synthetic import SyntheticSource
 
-FRAMES = 12
+FRAMES = 30
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,7 @@ def test_the_filter_finds_a_motion_that_ransac_does_not(demo):
     error_deg = json.loads((demo / "metrics.json").read_text())["pair_error_deg"]
     assert error_deg["cn"] < 3
     assert error_deg["ransac"] > 10
+    assert list(error_deg) == ["ransac", "poselib+ratio+unique", "cn"]
 
 
 def test_the_report_is_self_contained(demo):
@@ -91,11 +92,19 @@ def test_images_and_recordings_are_written_beside_the_report(demo):
     assert len(load_trajectory(f"{demo / 'sequence'}:/ground_truth")) == FRAMES
 
 
+def test_a_foreign_folder_is_refused_and_unchanged(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    (tmp_path / "sequence").mkdir()
+    with pytest.raises(OutputError, match=r"not of a demo \(thesis\.tex\)"):
+        run_demo(tmp_path, DemoOptions(), lambda *progress: None)
+    assert {path.name for path in tmp_path.iterdir()} == {"thesis.tex", "sequence"}
+
+
 @pytest.fixture(scope="module")
-def bag(tmp_path_factory):
+def bag(tmp_path_factory, world):
     K = [[131.0, 0, 79.5], [0, 131.0, 59.5], [0, 0, 1]]
     path = tmp_path_factory.mktemp("bag") / "walk"
-    write_bag(SyntheticSource("walk", 8, camera=Camera.from_K(K, 160, 120)), path)
+    write_bag(SyntheticSource("walk", 8, camera=Camera.from_K(K, 160, 120), world=world), path)
     return path
 
 

@@ -29,6 +29,8 @@ from ros.processes import (
     DEADLINE_S,
     FRAME,
     OPTIONS,
+    completed,
+    compressed_message,
     environment,
     free_domain,
     image_message,
@@ -45,6 +47,7 @@ from visualization_msgs.msg import Marker, MarkerArray
 
 from lgc_ros.filter.backends.engines import ENGINES
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.images.encoding import image_from_message
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.ros.compat import CvBridge
@@ -313,7 +316,7 @@ def test_markers_and_matches_image_are_in_the_camera_frame(robot, camera, frames
     last_ns = camera.later(frames[2]).stamp_ns
     picture = heard(robot, Image, "matches_image", last_ns)
     assert (picture.width, picture.height, picture.encoding) == (320, 240, "bgr8")
-    assert not np.array_equal(CvBridge().imgmsg_to_cv2(picture), frames[2].image)
+    assert not np.array_equal(image_from_message(picture), frames[2].image)
 
     def newest():
         return next((a for a in inliers if a.markers[0].header.stamp == stamp(last_ns)), None)
@@ -925,11 +928,9 @@ def test_without_the_mounting_of_the_camera_nothing_is_published(tmp_path, frame
         def show():
             nonlocal now_ns
             now_ns += SECOND_NS // 10
-            picture = CvBridge().cv2_to_compressed_imgmsg(frames[0].image, "png")
-            picture.header = image_message(frames[0], now_ns).header
             clock.publish(Clock(clock=stamp(now_ns)))
             infos.publish(info_message(frames[0], now_ns + SECOND_NS // 1000))
-            images.publish(picture)
+            images.publish(compressed_message(frames[0], now_ns))
             robot.executor.spin_once(timeout_sec=0.1)
 
         mounting = f"no transform from base_frame 'base_link' to camera frame '{FRAME}'"
@@ -1049,13 +1050,8 @@ def test_unknown_parameters_cause_a_warning_with_the_closest_name(tmp_path):
 
 
 def run_node(tmp_path, *arguments, **variables):
-    return subprocess.run(
-        [sys.executable, "-m", "lgc_ros.ros.odometry_node", *arguments],
-        env=environment(free_domain(), tmp_path) | variables,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
+    command = [sys.executable, "-m", "lgc_ros.ros.odometry_node", *arguments]
+    return completed(tmp_path, command, **variables)
 
 
 def test_help_lists_topics_parameters_and_examples_without_starting_ros(tmp_path):
@@ -1131,3 +1127,30 @@ def test_a_publisher_with_incompatible_qos_is_named(camera, robot):
     robot.node.destroy_publisher(camera.infos)
     camera.plug_in()
     camera.show_another()
+
+
+IMPATIENT = """
+import time
+print("loading", flush=True)
+try:
+    time.sleep(600)
+except BaseException:
+    pass
+"""
+
+
+def test_a_signal_while_the_node_loads_is_not_lost_in_the_imports_of_a_library(tmp_path):
+    library = tmp_path / "cv_bridge.py"
+    library.write_text(IMPATIENT)
+    code = "from lgc_ros.cli.ros import odometry_node; odometry_node()"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment(free_domain(), tmp_path) | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == -signal.SIGINT

@@ -11,7 +11,7 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from ros.processes import DEADLINE_S, environment, free_domain, lgc_command, running_process
+from ros.processes import DEADLINE_S, completed, free_domain, lgc_command, running_process
 from rosbags.interfaces import (
     Qos,
     QosDurability,
@@ -118,13 +118,7 @@ def stamps(heard):
 
 def lgc(folder, *words, domain=None):
     """Runs a command to its end; exit code and all it said, white space folded."""
-    done = subprocess.run(
-        lgc_command(*words),
-        env=environment(domain or free_domain(), folder),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
+    done = completed(folder, lgc_command(*words), domain)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
@@ -303,6 +297,28 @@ def test_playback_can_wait_for_subscribers_of_any_topic(bag, tmp_path):
         assert not infos
         player.node.create_subscription(String, "/elsewhere", print, 1)
         player.spin_until(lambda: len(infos) == FRAMES, "the bag being played")
+
+
+@pytest.mark.parametrize(
+    ("option", "awaited"),
+    [("--wait-for-subscribers", "subscriber"), ("--in-step-with", "publisher")],
+)
+def test_waiting_for_a_misspelled_topic_ends_with_the_topic_that_exists(
+    bag, tmp_path, option, awaited
+):
+    words = "play", bag, option, "/answre", "--wait-timeout", 5
+    with running_process(tmp_path, lgc_command(*words)) as player:
+        player.node.create_publisher(CameraInfo, "/answer", 1)
+        player.node.create_subscription(CameraInfo, "/answer", print, 1)
+        assert player.process.wait(DEADLINE_S) == 1
+        reason = f"waited 5 s for a {awaited} of /answre: did you mean '/answer'?"
+        assert reason in " ".join(player.log.split())
+
+
+def test_waiting_where_no_other_node_runs_ends_with_what_to_check(bag, tmp_path):
+    code, said = lgc(tmp_path, "play", bag, "--in-step-with", "/answer", "--wait-timeout", 0.5)
+    assert code == 1
+    assert "there is none of any topic; check that the other node runs, and ROS_DOMAIN_ID" in said
 
 
 def test_unknown_topics_are_refused_with_the_available_ones(bag, tmp_path):

@@ -1,5 +1,6 @@
 """`lgc record`: what is on disk while it records, when it is ready, and when nothing comes."""
 
+import resource
 import signal
 
 import pytest
@@ -43,10 +44,10 @@ def test_small_messages_are_on_disk_during_the_recording(tmp_path, name):
     assert recorded(part) == {NOTE: 2}
 
 
-def test_what_kill_9_leaves_is_evaluated_and_named_to_who_looks_for_the_rest(tmp_path):
+def test_what_kill_9_leaves_is_evaluated_and_named_to_who_looks_for_the_rest(tmp_path, walk):
     out, part = tmp_path / "out.mcap", tmp_path / "out.mcap.part"
     camera = Camera.from_K([[262, 0, 160], [0, 262, 120], [0, 0, 1]], 320, 240)
-    frames = list(SyntheticSource("walk", 4, camera=camera))
+    frames = list(SyntheticSource("walk", 4, camera=camera, world=walk.world))
     with recording(tmp_path, out, IMAGES, INFOS) as recorder:
         images, infos = recorder.speak(Image, IMAGES), recorder.speak(CameraInfo, INFOS)
         for frame in frames:
@@ -64,6 +65,32 @@ def test_what_kill_9_leaves_is_evaluated_and_named_to_who_looks_for_the_rest(tmp
         assert code == 1
         assert f"an interrupted recording left {part}" in said, said
         assert f"lgc run {part}" in said
+
+
+@pytest.mark.parametrize("name", ["out.mcap", "folder"])
+def test_a_full_disk_ends_a_recording_that_stays_readable(tmp_path, name):
+    out, part = tmp_path / name, tmp_path / f"{name}.part"
+    unfinished = part if name == "out.mcap" else out
+    with recording(tmp_path, out, NOTE) as recorder:
+        notes = recorder.speak(String, NOTE)
+        recorder.spin_until(lambda: "ready" in recorder.log)
+        notes.publish(String(data="x" * 30_000))
+        recorder.spin_until(lambda: recorded(unfinished).get(NOTE) == 1, "the note on disk")
+        # From now on the recorder can add little, as on a disk that is almost full.
+        resource.prlimit(recorder.process.pid, resource.RLIMIT_FSIZE, (80_000, -1))
+
+        def has_ended():
+            notes.publish(String(data="x" * 30_000))
+            return recorder.process.poll() is not None
+
+        recorder.spin_until(has_ended, "the end of the recorder")
+        assert recorder.process.returncode == 1
+    said = " ".join(recorder.log.split())
+    assert "Traceback" not in said
+    assert "the recording is incomplete: the file is larger than this system allows" in said
+    assert f"lgc run {part}" in said
+    assert not out.exists()
+    assert recorded(part)[NOTE] >= 1
 
 
 def test_a_recorder_killed_before_its_first_message_leaves_a_bag_that_says_so(tmp_path):

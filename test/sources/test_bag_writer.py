@@ -1,5 +1,7 @@
 """Bags written from frames."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from bag_messages import (
@@ -46,11 +48,22 @@ def test_a_written_bag_has_camera_topics(tmp_path, frames):
         assert connection.msgcount == 10
 
 
-def test_writing_refuses_existing_folders_file_names_and_unknown_compression(tmp_path, frames):
+def test_a_bag_may_be_a_single_file_and_holds_depth_in_metres(tmp_path, frames):
+    depths = [np.full((48, 64), 1.2345 + i, np.float32) for i in range(len(frames))]
+    deep = [replace(frame, depth=depth) for frame, depth in zip(frames, depths, strict=True)]
+    write_bag(deep, tmp_path / "out.mcap", depth=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.mcap"]
+    source = open_source(tmp_path / "out.mcap", depth_topic="auto")
+    for read, written in zip(source, deep, strict=True):
+        assert read.stamp_ns == written.stamp_ns
+        np.testing.assert_array_equal(read.depth, written.depth)
+
+
+def test_writing_refuses_existing_folders_other_formats_and_unknown_compression(tmp_path, frames):
     with pytest.raises(SourceError, match="already exists"):
         write_bag(frames, tmp_path)
-    with pytest.raises(SourceError, match=r"a bag is a folder that contains a \.mcap file"):
-        write_bag(frames, tmp_path / "out.mcap")
+    with pytest.raises(SourceError, match=r"bags are written as \.mcap, not \.db3"):
+        write_bag(frames, tmp_path / "out.db3")
     with pytest.raises(ConfigError, match="unknown compression 'gif'; use one of jpeg, png"):
         write_bag(frames, tmp_path / "out", "gif")
     assert not (tmp_path / "out").exists()

@@ -90,7 +90,7 @@ def test_kitti_errors_name_file_and_remedy(kitti, camera, tmp_path):
         open_source(kitti)
     (kitti / "times.txt").unlink()
     (tmp_path / "poses" / "03.txt").write_text("1 2 3\n" * COUNT)
-    with pytest.raises(SourceError, match=r"03\.txt: '1 2 3' is not 12 numbers"):
+    with pytest.raises(SourceError, match=r"03\.txt: '1 2 3' is not 12 finite numbers"):
         open_source(kitti)
     (tmp_path / "poses" / "03.txt").unlink()
     (kitti / "calib.txt").unlink()
@@ -234,7 +234,7 @@ def test_euroc_errors_name_file_and_remedy(euroc, camera):
     with pytest.raises(SourceError, match=r"sensor\.yaml: T_BS is missing"):
         open_source(euroc)
     sensor_file.unlink()
-    with pytest.raises(CameraError, match=r"sensor\.yaml is missing"):
+    with pytest.raises(CameraError, match=r"sensor\.yaml: the file does not exist"):
         open_source(euroc)
     (euroc / "mav0" / "cam0" / "data.csv").write_text("12.5,a.png\n")
     with pytest.raises(SourceError, match=r"'12\.5,a\.png' is not 'stamp in ns,file name'"):

@@ -89,9 +89,9 @@ def test_given_ground_truth_replaces_that_of_the_source(tmp_path, frames):
     np.testing.assert_allclose(next(iter(own)).T_wc, frames[0].T_wc, atol=1e-6)
 
 
-def test_ground_truth_can_be_given_for_a_synthetic_sequence(tmp_path):
+def test_ground_truth_can_be_given_for_a_synthetic_sequence(tmp_path, world):
     (tmp_path / "gt.txt").write_text("1700000000 7 0 0 0 0 0 1\n")
-    options = {"frames": 2, "world": World(seed=0)}
+    options = {"frames": 2, "world": world}
     first, second = open_source("synthetic:walk", gt=tmp_path / "gt.txt", **options)
     assert first.T_wc[0, 3] == 7
     assert second.T_wc is None  # after the end of the ground truth

@@ -61,6 +61,16 @@ def test_tum_files_preserve_stamps_in_nanoseconds_and_poses(tmp_path):
     np.testing.assert_allclose(back.T_wc, trajectory.T_wc, atol=1e-8)
 
 
+@pytest.mark.parametrize("wrong", ["nan", "inf", "x", "1 1"])
+def test_kitti_poses_that_are_not_12_finite_numbers_are_refused(tmp_path, wrong):
+    file = tmp_path / "poses.txt"
+    file.write_text(f"1 0 0 0 0 1 0 0 0 0 1 0\n1 0 0 {wrong} 0 1 0 0 0 0 1 0\n")
+    with pytest.raises(
+        SourceError, match=f"poses.txt: '1 0 0 {wrong} .* is not 12 finite numbers"
+    ):
+        read_trajectory_file(file)
+
+
 def test_kitti_files_preserve_poses(tmp_path):
     trajectory = winding_trajectory()
     write_kitti(tmp_path / "t.txt", trajectory)

@@ -116,7 +116,7 @@ def test_a_folder_is_scored_as_the_library_does(folder, tmp_path):
     for keypoints in (100, 150):
         expected = evaluate_pairs(
             folder, {m: RelativePoseSolver(m) for m in methods}, max_keypoints=keypoints
-        )
+        ).scores
         for method in methods:
             [record] = [
                 r
@@ -334,9 +334,10 @@ def test_the_commands_lead_from_pairs_to_a_report(folder, dump, tmp_path, monkey
     code, said = call("evaluate", dump, "--group", f"known={folder}", *options, "--out", tmp_path)
     assert code == 0
     assert "results.json" in said.out
+    assert "mAP5" in said.out
     code, said = call("report", tmp_path, "--out", tmp_path / "report")
     assert code == 0
     assert "| poselib |" in (tmp_path / "report" / "report.md").read_text()
     code, said = call("evaluate", tmp_path / "nowhere")
     assert code == 1
-    assert "Error: nothing matches" in said.err
+    assert "error: nothing matches" in said.err

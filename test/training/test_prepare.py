@@ -121,9 +121,22 @@ def test_the_manifest_says_how_the_dump_was_made(reference, config):
         "name": "sift",
         "max_keypoints": 150,
         "spread": False,
+        "model": None,
     }
     assert manifest["config"]["seed"] == config.seed
     assert {"opencv", "numpy", "lgc_ros"} <= set(manifest["versions"])
+
+
+def test_a_learned_extractor_is_named_by_its_kind_and_its_file(
+    config, tmp_path, heads_model, monkeypatch
+):
+    monkeypatch.setenv("MODEL", str(heads_model()))
+    features = FeatureOptions("xfeat", 100, model="${MODEL}")
+    learned = replace(config, features=features, splits=("val",))
+    (dump,) = prepare(learned, tmp_path / "dump", workers=1)
+    assert dump.name == "walls-xfeat-100-val.hdf5"
+    manifest = json.loads(dump.with_suffix(".json").read_text())
+    assert manifest["config"]["features"]["model"] == "${MODEL}"
 
 
 def test_pairs_are_limited_per_split(reference):
@@ -343,7 +356,9 @@ def test_the_command_prints_the_dumps_and_fails_with_a_sentence(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0
-    assert "walls-sift-150-val.hdf5" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "walls-sift-150-val.hdf5" in said
+    assert "written" in said  # the number of pairs of each dump
     assert_same_dumps(tmp_path / "out", reference)
 
     (tmp_path / "config.yaml").write_text("name: a")
@@ -351,4 +366,4 @@ def test_the_command_prints_the_dumps_and_fails_with_a_sentence(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
-    assert "Error: " in capsys.readouterr().err
+    assert "error: " in capsys.readouterr().err

@@ -9,6 +9,8 @@ from lgc_ros.estimation.two_view import RelativePoseSolver
 from lgc_ros.visualization.matches import (
     GAP_PX,
     GREEN,
+    MAX_GOOD,
+    MAX_WIDTH_PX,
     RED,
     draw_matches,
     draw_two_view,
@@ -38,6 +40,25 @@ def test_images_of_different_size_and_type_are_drawn_side_by_side():
     one = np.array([[5.0, 50.0]])
     picture = draw_matches(gray, colour, one, one / 2, np.array([True]), ["a caption"])
     assert picture.shape == (100, 200 + GAP_PX + 160, 3)
+
+
+def test_large_images_make_a_picture_of_sensible_size():
+    large = np.full((3000, 4000), 120, np.uint8)
+    corner = np.array([[3900.0, 2900.0]])
+    picture = draw_matches(large, large, corner, corner, np.array([True]))
+    height, width = picture.shape[:2]
+    assert abs(width - MAX_WIDTH_PX) <= 2
+    scale = height / 3000
+    x, y = round(3900 * scale), round(2900 * scale)
+    assert dominant(picture[y - 1 : y + 2, x - 1 : x + 2]) == GREEN
+
+
+def test_few_lines_are_drawn_however_many_matches_there_are():
+    gray = np.full((1000, 400), 120, np.uint8)
+    points = np.column_stack([np.full(900, 10.0), np.arange(50, 950)])
+    picture = draw_matches(gray, gray, points, points, np.ones(900, bool))
+    rows = np.ptp(picture[:, 200], axis=1) > 20
+    assert 0 < np.count_nonzero(rows) <= 3 * MAX_GOOD
 
 
 def test_with_ground_truth_only_inliers_are_drawn_and_false_ones_are_red():

@@ -16,6 +16,7 @@ import numpy as np
 
 from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.features.base import make_extractor
+from lgc_ros.runtime.output_files import write_file
 from lgc_ros.sources.files import IMAGE_SUFFIXES
 from training.data.colmap import read_colmap
 from training.data.labels import label_pair
@@ -89,7 +90,7 @@ def read_photos(
         model = _reconstruct(folder, photos, place, camera, keypoints)
         scene = read_colmap(folder, ".", str(place.resolve()), shared_points_above)
         quality = _check(scene, len(photos), model.compute_mean_reprojection_error())
-        done.write_text(json.dumps(asdict(quality), indent=1), encoding="utf-8")
+        write_file(done, json.dumps(asdict(quality), indent=1))
     quality = Quality(**json.loads(done.read_text(encoding="utf-8")))
     log.info("%s: %s", folder.name, quality)
     limits = min_registered, max_reprojection_px, max_epipolar_px, min_agreeing

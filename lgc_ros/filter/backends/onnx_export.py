@@ -10,6 +10,7 @@ import numpy as np
 from lgc_ros.errors import CheckpointError, LgcError
 from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint
 from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork, Perceptron
+from lgc_ros.runtime.output_files import write_file
 
 if TYPE_CHECKING:
     import onnx
@@ -27,8 +28,7 @@ def export_onnx(model: str | Path, path: Path) -> None:
     import onnx
 
     onnx.checker.check_model(exported, full_check=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(exported, str(path))
+    write_file(path, exported.SerializeToString())
 
 
 def onnx_model(network: CorrespondenceNetwork, info: ModelInfo) -> onnx.ModelProto:

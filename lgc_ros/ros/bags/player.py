@@ -34,10 +34,9 @@ log = logging.getLogger(__name__)
 CLOCK_TOPIC = "/clock"
 STATIC_TOPICS = ("/tf_static",)
 DEPTH = 100
-# Discovered subscribers connect within milliseconds, or later on a busy machine.
-CONNECTED_S = 3.0
-# Maximum wait for subscribers to acknowledge the last messages.
-ACKNOWLEDGED_S = 10.0
+# Maximum waits for subscribers: to connect once they are discovered, which takes milliseconds or
+# longer on a busy machine, and to acknowledge the last messages.
+CONNECTED_S, ACKNOWLEDGED_S = 3.0, 10.0
 # Consecutive images without an answer after which playback fails.
 MAX_UNANSWERED = 3
 
@@ -72,6 +71,7 @@ class PlayOptions:
         in_step_with: topic that answers each image with a message of the same stamp; the next
             image is held back until then, so that a slow subscriber misses none. If `wait_for`
             names image topics, only those are answered: others may be depth or another camera.
+        wait_s: maximum wait for the endpoints that `wait_for` and `in_step_with` name.
         answer_s: maximum wait for an answer; MAX_UNANSWERED consecutive images without one end
             playback with an error.
     """
@@ -86,6 +86,7 @@ class PlayOptions:
     reliable: bool = False
     wait_for: tuple[str, ...] = ()
     in_step_with: str | None = None
+    wait_s: float = 120.0
     answer_s: float = 20.0
 
 
@@ -120,7 +121,7 @@ class _Player:
         self._names = {topic: resolve(options.remap.get(topic, topic)) for topic in topics}
         self._awaited = [resolve(topic) for topic in options.wait_for]
         self._answers = options.in_step_with and _Answers(
-            session, resolve(options.in_step_with), options.answer_s
+            session, resolve(options.in_step_with), options
         )
         self._publishers = self._advertise(topics)
         self._counts = Counter(dict.fromkeys(self._publishers, 0))
@@ -171,16 +172,30 @@ class _Player:
 
     def _await_subscribers(self) -> None:
         for name in self._awaited:
-            publisher = self._publishers.get(name)
-            others = partial(self._session.node.count_subscribers, name)
-            count = publisher.get_subscription_count if publisher else others
-            self._session.wait_for(count, f"a subscriber of {name}")
+            self._await_subscriber(partial(self._has_subscriber, name), name)
+
+    def _has_subscriber(self, name: str) -> bool:
+        """Whether a topic is subscribed to; if it is played here, by a connected subscriber."""
+        publisher = self._publishers.get(name)
+        if publisher is None:
+            return self._session.node.count_subscribers(name) > 0
+        return publisher.get_subscription_count() > 0
+
+    def _await_subscriber(self, done: Callable[[], bool], *names: str) -> None:
+        session = self._session
+        subscribers = session.node.get_subscriptions_info_by_topic
+        session.wait_for(
+            done,
+            f"a subscriber of {' or '.join(names)}",
+            lambda: session.similar_topics(names[0], subscribers),
+            self._options.wait_s,
+        )
 
     def _await_listener(self, asking: set[str]) -> None:
         """Wait until DDS has connected the subscriber of the images, so that it misses none."""
 
         def listens() -> bool:
-            return any(self._publishers[name].get_subscription_count() for name in asking)
+            return any(map(self._has_subscriber, asking))
 
         def all_connected() -> bool:
             return all(
@@ -189,7 +204,7 @@ class _Player:
             )
 
         if asking:
-            self._session.wait_for(listens, f"a subscriber of {' or '.join(sorted(asking))}")
+            self._await_subscriber(listens, *sorted(asking))
             # Subscribers with incompatible QoS never connect.
             self._session.spin_until(all_connected, time.monotonic() + CONNECTED_S)
 
@@ -197,10 +212,8 @@ class _Player:
         """Wait until the last reliable messages are acknowledged."""
         until_s = time.monotonic() + ACKNOWLEDGED_S
         for publisher in self._publishers.values():
-            self._session.spin_until(
-                lambda publisher=publisher: publisher.wait_for_all_acked(Duration(seconds=0.1)),
-                until_s,
-            )
+            acknowledged = partial(publisher.wait_for_all_acked, Duration(seconds=0.1))
+            self._session.spin_until(acknowledged, until_s)
 
     def _play_once(self, connections: list[Connection], progress: Progress) -> None:
         """Play the span once; bag time pauses while waiting for an answer."""
@@ -253,8 +266,9 @@ class _Player:
 class _Answers:
     """Waits for the answers to the images."""
 
-    def __init__(self, session: Session, topic: str, answer_s: float):
-        self._session, self._topic, self._answer_s = session, topic, answer_s
+    def __init__(self, session: Session, topic: str, options: PlayOptions):
+        self._session, self._topic = session, topic
+        self._wait_s, self._answer_s = options.wait_s, options.answer_s
         self._expected_ns: int | None = None
         self._answered_ns: int | None = None
         self._asked = self._answered = self._unanswered = 0
@@ -264,7 +278,10 @@ class _Answers:
         """Wait for a publisher of the topic, and subscribe to it."""
         node, topic = self._session.node, self._topic
         if not self._session.wait_for(
-            lambda: node.count_publishers(topic), f"a publisher of {topic}"
+            lambda: node.count_publishers(topic) > 0,
+            f"a publisher of {topic}",
+            lambda: self._session.similar_topics(topic, node.get_publishers_info_by_topic),
+            self._wait_s,
         ):
             return
         kind = node.get_publishers_info_by_topic(topic)[0].topic_type
@@ -276,7 +293,7 @@ class _Answers:
         subscription = node.create_subscription(
             message_class(kind), topic, self._on_answer, DEPTH, raw=True
         )
-        self._session.spin_until(subscription.get_publisher_count)
+        self._session.spin_until(lambda: subscription.get_publisher_count() > 0)
 
     def _on_answer(self, data: bytes) -> None:
         self._answered_ns = serialized_stamp_ns(data)

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,10 @@ from rclpy.subscription import Subscription
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.rosbag2.storage_mcap import McapWriter
 
-from lgc_ros.errors import ConfigError, SourceError
+from lgc_ros.errors import ConfigError, OutputError, SourceError
 from lgc_ros.ros.bags.topics import message_class, recorded_qos, requested_qos, typestore_of
 from lgc_ros.ros.session import POLL_S, SILENT_S, Session
+from lgc_ros.runtime.output_files import explained, reason
 from lgc_ros.sources.mcap_salvage import leftover, unfinished
 
 log = logging.getLogger(__name__)
@@ -201,13 +202,26 @@ class BagWriter(Writer):
         if self.storage is not None:
             self.storage.flush()
 
+    def give_up(self) -> bool:
+        """Close the file as it is, after a failure to write; returns whether it has messages."""
+        storage, self.storage = self.storage, None
+        if storage is None:  # complete but for metadata.yaml
+            return True
+        with suppress(OSError):  # of what is still buffered
+            storage.bio.close()
+        return bool(storage.chunks)
+
 
 @contextmanager
 def bag_writer(out: Path) -> Iterator[BagWriter]:
     """A writer whose bag is always closed with an index, and removed if it is empty.
 
-    A single file is recorded in a folder `OUT.mcap.part` and renamed once it is complete; what a
-    killed process leaves there is still readable.
+    A single file is recorded in a folder `OUT.mcap.part` and renamed once it is complete. What a
+    killed process or a full disk leaves there is still readable.
+
+    Raises:
+        SourceError: `out` exists.
+        OutputError: it cannot be written, or not to its end.
     """
     single = out.suffix == ".mcap"
     folder = unfinished(out) if single else out
@@ -216,17 +230,36 @@ def bag_writer(out: Path) -> Iterator[BagWriter]:
     if folder.exists():
         raise SourceError(f"{leftover(folder)}; choose another name, or remove it")
     writer = BagWriter(folder)
-    try:
+    with explained(folder):
         writer.open()
         writer.flush()
-    except OSError as error:
-        raise SourceError(f"{folder} cannot be written: {error.strerror}") from error
     try:
         yield writer
-    finally:
-        is_empty = not any(writer.counts.values())
+    except OSError as error:
+        raise _failed(writer, folder, out, error) from error
+    except BaseException:
+        _finish(writer, folder, out)
+        raise
+    _finish(writer, folder, out)
+
+
+def _finish(writer: BagWriter, folder: Path, out: Path) -> None:
+    """Write the index, and move a single file to its place; an empty bag is removed."""
+    is_empty = not any(writer.counts.values())
+    try:
         writer.close()
-        if single and not is_empty:
-            (folder / f"{folder.name}.mcap").rename(out)
-        if single or is_empty:
-            shutil.rmtree(folder)
+    except OSError as error:
+        raise _failed(writer, folder, out, error) from error
+    if folder != out and not is_empty:
+        (folder / f"{folder.name}.mcap").rename(out)
+    if folder != out or is_empty:
+        shutil.rmtree(folder)
+
+
+def _failed(writer: BagWriter, folder: Path, out: Path, error: OSError) -> OutputError:
+    """What is left of a bag that could not be written to its end, as an error."""
+    if not writer.give_up():
+        shutil.rmtree(folder)
+        return OutputError(f"nothing was recorded: cannot write {out}: {reason(error)}")
+    part = folder.rename(unfinished(out)) if folder == out else folder
+    return OutputError(f"the recording is incomplete: {reason(error)}; {leftover(part)}")

@@ -11,7 +11,7 @@ import numpy as np
 from nav_msgs.msg import Odometry
 from ros.campaign.harness import QUEUE, Bench
 from ros.campaign.invariants import exceptions, rss_mb, violations
-from ros.processes import image_message, info_message, stamp
+from ros.processes import compressed_message, image_message, info_message, stamp
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from lgc_ros.geometry.camera import Camera
@@ -102,12 +102,10 @@ class CampaignCamera:
         return replace(ahead[self.shown % len(ahead)], stamp_ns=self.now_ns)
 
     def pair(self, view: Frame) -> tuple[Image | CompressedImage, CameraInfo]:
-        image = image_message(view)
         if self.compressed:
-            header = image.header
-            kind = ("jpg", "png")[self.shown % 2]
-            image = CvBridge().cv2_to_compressed_imgmsg(view.image, kind)
-            image.header = header
+            image = compressed_message(view, kind=("jpg", "png")[self.shown % 2])
+        else:
+            image = image_message(view)
         return image, info_message(view)
 
     def wheels(self, view: Frame, later_ns: int = 0) -> Odometry:

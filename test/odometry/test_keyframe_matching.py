@@ -6,9 +6,9 @@ import pytest
 from lgc_ros.features.base import make_extractor
 from lgc_ros.geometry.epipolar import rotation_error_deg
 from lgc_ros.matching.correspondences import correspond, match
+from lgc_ros.odometry.keyframe_matching import ROUGH_PARALLAX, KeyframeMatcher
 from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, View
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.tracking import ROUGH_PARALLAX, KeyframeMatcher
 from lgc_ros.runtime.stage_timer import StageTimer
 
 OPTIONS = OdometryOptions(init_parallax_deg=3.0, max_keypoints=1000, device="cpu")

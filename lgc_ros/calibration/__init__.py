@@ -1,0 +1,5 @@
+"""Camera calibration from views of a chessboard, through OpenCV.
+
+`chessboard` finds the corners and chooses views that differ; `intrinsics.calibrate` estimates the
+camera and its reprojection errors.
+"""

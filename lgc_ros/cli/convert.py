@@ -1,0 +1,99 @@
+"""`lgc convert`: any source as a rosbag2."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lgc_ros.cli.errors import INTERRUPTED
+from lgc_ros.cli.options import (
+    CameraOption,
+    DepthTopicOption,
+    EveryOption,
+    FpsOption,
+    GroundTruthOption,
+    ImageTopicOption,
+    InfoTopicOption,
+    KindOption,
+    LimitOption,
+)
+from lgc_ros.cli.output import FrameRate, echo_written, progress_bar
+
+if TYPE_CHECKING:
+    from lgc_ros.images.frame import Frame
+    from lgc_ros.sources import Source
+
+log = logging.getLogger(__name__)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command("convert")(convert)
+
+
+def convert(
+    source: Annotated[str, typer.Argument(help="Anything that `lgc run` reads.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="New .mcap file, or new rosbag2 folder.")
+    ],
+    camera: CameraOption = None,
+    kind: KindOption = None,
+    compression: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Compress images: jpeg (small) or png (lossless)."),
+    ] = None,
+    every: EveryOption = 1,
+    limit: LimitOption = None,
+    fps: FpsOption = None,
+    gt: GroundTruthOption = None,
+    image_topic: ImageTopicOption = None,
+    camera_info_topic: InfoTopicOption = None,
+    depth_topic: DepthTopicOption = None,
+) -> None:
+    """Write a dataset, video, folder or stream as a rosbag2, for `ros2 bag play`.
+
+    Topics: /camera/image_raw, /camera/camera_info and, where known,
+    /camera/depth/image_raw (metres) and /ground_truth (poses of the camera).
+
+    Example:
+
+    lgc convert rgbd_dataset_freiburg1_xyz fr1_xyz.mcap --camera tum-fr1
+    """
+    from lgc_ros.sources import open_source
+    from lgc_ros.sources.bag_writer import write_bag
+
+    opened = open_source(
+        source,
+        camera,
+        kind=kind,
+        every=every,
+        limit=limit,
+        rate_hz=fps,
+        gt=gt,
+        image_topic=image_topic,
+        camera_info_topic=camera_info_topic,
+        depth_topic=depth_topic,
+    )
+    interrupted = Event()
+    write_bag(_until_interrupted(opened, interrupted), out, compression, depth=True)
+    echo_written(out)
+    if interrupted.is_set():
+        raise typer.Exit(INTERRUPTED)
+
+
+def _until_interrupted(source: Source, interrupted: Event) -> Iterator[Frame]:
+    """Frames with a progress bar; Ctrl-C ends them, so that the bag is finished."""
+    with progress_bar(source.name, FrameRate()) as update:
+        update(total=source.known_length)
+        try:
+            for frame in source:
+                yield frame
+                update(advance=1)
+        except KeyboardInterrupt:
+            interrupted.set()
+            log.warning("interrupted: the bag ends here")

@@ -1,0 +1,163 @@
+"""`lgc view`, and the options `--view` and `--save-view` of `lgc run`: the Rerun viewer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import track
+
+from lgc_ros.cli.errors import stderr
+from lgc_ros.cli.output import echo_written
+from lgc_ros.errors import ConfigError, SourceError
+
+if TYPE_CHECKING:
+    from lgc_ros.visualization.viewer import Viewer
+    from lgc_ros.visualization.viewer_outputs import ViewerOutput
+
+DEFAULT, PLACES = "window", ("window", "web")
+CLOUD = "map.ply"
+SERVE = ("--web-viewer", "--bind", "127.0.0.1")  # not to the whole network
+
+ViewOption = Annotated[
+    str | None,
+    typer.Option(
+        "--view",
+        metavar="[web]",
+        help="Show the run while it is computed, in a window, or with `web` in the browser "
+        "(extra `view`).",
+    ),
+]
+SaveViewOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--save-view",
+        metavar="FILE",
+        help="Write what the viewer shows to this .rrd file, for `lgc view FILE`.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command("view")(view)
+
+
+def with_default_place(arguments: list[str]) -> list[str]:
+    """The same arguments with `--view` as `--view window`, unless a place follows it."""
+    completed = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        completed.append(argument)
+        if argument == "--view" and following not in PLACES:
+            completed.append(DEFAULT)
+    return completed
+
+
+def view(
+    results: Annotated[
+        Path | None,
+        typer.Argument(help="Folder that `lgc run` wrote, or an .rrd file of --save-view."),
+    ] = None,
+    node: Annotated[
+        bool, typer.Option("--node", help="Show a running odometry node instead (needs ROS).")
+    ] = False,
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="--node: full name of the node.")
+    ] = "/lgc_odometry",
+    web: Annotated[bool, typer.Option("--web", help="In the browser, not in a window.")] = False,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="FILE", help="Write an .rrd file instead of showing it."),
+    ] = None,
+) -> None:
+    """Look at a run, or at a running node, in the Rerun viewer.
+
+    Shows images with landmarks, the trajectory and ground truth, status, counts
+    and timing, on a time line to scrub. Landmarks by score, keyframes and timing
+    are in what `lgc run --save-view` wrote, not in a folder of results.
+
+    Examples:
+
+    lgc view results/latest --web
+
+    lgc view --node
+    """
+    if node == (results is not None):
+        raise ConfigError("give the results of a run, or --node")
+    place = None if save else "web" if web else DEFAULT
+    if node:
+        from lgc_ros.ros.view import IMAGE, view_node
+
+        with _open_place(name, place, save, IMAGE) as output:
+            view_node(output.recording, name)
+    elif results is not None and results.suffix == ".rrd":
+        _view_file(results, web)
+    elif results is not None:
+        _view_folder(results, place, save)
+
+
+@contextmanager
+def viewing(title: str, place: str | None, save: Path | None) -> Iterator[Viewer | None]:
+    """A viewer, or None if none is wanted; in the browser it stays open until Ctrl-C."""
+    if place is None and save is None:
+        yield None
+        return
+    from lgc_ros.visualization.viewer import IMAGE, Viewer
+
+    with _open_place(title, place, save, IMAGE) as output:
+        yield Viewer(output.recording)
+        if output.url:
+            _wait(output.url)
+
+
+@contextmanager
+def _open_place(
+    title: str, place: str | None, save: Path | None, image: str
+) -> Iterator[ViewerOutput]:
+    """An open recording, closed at the end."""
+    from lgc_ros.visualization.viewer_outputs import open_output
+
+    output = open_output(title, place, save, image)
+    if output.url:
+        stderr.print(f"viewer: {output.url}", highlight=False, soft_wrap=True)
+    try:
+        yield output
+    finally:  # an interrupted run is saved as far as it came
+        output.close()
+        echo_written(save)
+
+
+def _wait(url: str) -> None:
+    stderr.print(f"done; {url} stays open until Ctrl-C", highlight=False, soft_wrap=True)
+    try:
+        while True:
+            time.sleep(1)
+    except KeyboardInterrupt:
+        pass
+
+
+def _view_folder(folder: Path, place: str | None, save: Path | None) -> None:
+    from lgc_ros.evaluation.stored_run import frames_of_run, read_states
+
+    states = read_states(folder)
+    with viewing(str(folder), place, save) as viewer:
+        if viewer is None:
+            return
+        if (folder / CLOUD).is_file():
+            viewer.add_cloud(folder / CLOUD)
+        pairs = zip(frames_of_run(folder, states), states, strict=True)
+        for frame, state in track(pairs, "reading", len(states), console=stderr, transient=True):
+            viewer.add(frame, state)
+
+
+def _view_file(path: Path, web: bool) -> None:
+    if not path.is_file():
+        raise SourceError(f"{path} does not exist; check the path")
+    command = [sys.executable, "-m", "rerun", str(path), *(SERVE if web else ())]
+    raise typer.Exit(subprocess.run(command).returncode)

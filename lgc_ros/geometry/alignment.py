@@ -1,0 +1,34 @@
+"""Two trajectories of the same camera in worlds that differ in origin, orientation and scale."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Similarity(NamedTuple):
+    """Maps points: X_a = scale R X_b + t."""
+
+    scale: float
+    R: np.ndarray  # (3, 3)
+    t: np.ndarray  # (3,)
+
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        return self.scale * points @ self.R.T + self.t
+
+
+def align_poses(T_b: np.ndarray, T_a: np.ndarray) -> Similarity:
+    """The similarity that maps poses (N, 4, 4) of world b onto those of world a.
+
+    The rotation is the mean of the rotations between single poses, so that it is known even if the
+    camera moved along a straight line; scale and translation are least squares of the positions.
+    """
+    U, _, Vt = np.linalg.svd((T_a[:, :3, :3] @ T_b[:, :3, :3].swapaxes(1, 2)).sum(axis=0))
+    R = U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt
+    b, a = T_b[:, :3, 3] @ R.T, T_a[:, :3, 3]
+    spread_b, spread_a = b - b.mean(axis=0), a - a.mean(axis=0)
+    squares = float(np.sum(spread_b**2))
+    scale = float(np.sum(spread_a * spread_b)) / squares if squares else 1.0
+    scale = scale if scale > 0 else 1.0
+    return Similarity(scale, R, a.mean(axis=0) - scale * b.mean(axis=0))

@@ -1,0 +1,263 @@
+"""Tracking by optical flow: points of a keyframe are followed into the frames after it.
+
+Patches are always taken from the keyframe, never from the frame before, so that no drift
+accumulates while a keyframe lasts. A frame costs a small part of what extracting and matching
+keypoints would. The result has the form of a view matched to a keyframe, so that everything after
+it is the same for both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lgc_ros.estimation.estimators import ESTIMATORS, EstimatorOptions, PoseEstimate
+from lgc_ros.estimation.methods import FILTER_ESTIMATOR
+from lgc_ros.estimation.two_view import TwoViewResult
+from lgc_ros.features.keypoints import features_from_rows
+from lgc_ros.geometry.camera import Camera
+from lgc_ros.geometry.epipolar import essential_from_pose, homogeneous
+from lgc_ros.matching.correspondences import Correspondences
+from lgc_ros.odometry.anchor import MIN_POINTS, SIGMA_PX, Anchor, Patches
+from lgc_ros.odometry.map import (
+    OUTLIER_SIGMAS,
+    HasPose,
+    Keyframe,
+    View,
+    motion_between,
+)
+from lgc_ros.odometry.motion_search import ReferenceMatches
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.odometry.patch_alignment import LEVELS, align_patches
+from lgc_ros.odometry.pose_optimization import (
+    MEDIAN_OF_TWO,
+    is_determined,
+    refine_pose,
+    residual_scale,
+)
+from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
+
+# Share of the points found that must agree with the pose.
+MIN_AGREEING = 0.5
+# Share of the keypoints in view that must be found where no pose can confirm them.
+MIN_FOUND = 0.5
+# The noise of the points is measured in every frame, since blur and rolling shutter increase it;
+# this is its largest standard deviation.
+MAX_SIGMA_PX = 1.0
+# Outliers are rejected more strictly where the noise was measured.
+MEASURED_OUTLIER_SIGMAS = OUTLIER_SIGMAS / 2
+# Coarsest pyramid level for landmarks, which are near their projections.
+NEAR_LEVEL = 3
+# Largest predicted change of the area of a patch.
+MAX_ZOOM = 3.0
+# Samples of the two-view estimator.
+SAMPLES = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """A frame into which points of a keyframe were followed.
+
+    Attributes:
+        view: the frame; its keypoints are the points found.
+        track: the points found, as matches with the keyframe; with a pose if they are landmarks.
+        overlap: share of the anchor's points that are in view, found or not.
+    """
+
+    view: View
+    track: Track
+    overlap: float
+
+
+def follow_landmarks(
+    anchor: Anchor, frame: View, pyramid: list[np.ndarray], predicted: HasPose
+) -> Followed | None:
+    """Locate a frame near a predicted pose; None if too few landmarks are found there.
+
+    Args:
+        frame: view without keypoints.
+        pyramid: of its image.
+    """
+    landmarks, keyframe = anchor.landmarks, anchor.keyframe
+    assert landmarks is not None
+    guesses = frame.camera.project(landmarks.points @ predicted.R_cw.T + predicted.t_cw)
+    pixels, found = np.empty_like(guesses), np.zeros(len(guesses), bool)
+    first = 0
+    for patches in anchor.sources:
+        part = slice(first, first + len(patches.rows))
+        pixels[part], found[part] = find_patches(
+            patches, pyramid, frame.camera, guesses[part], predicted, NEAR_LEVEL
+        )
+        first = part.stop
+    view, points = _view_of_points(frame, pixels, found)
+    if len(points) < MIN_LANDMARKS:
+        return None
+    pose = _located(view, landmarks.points[points], landmarks.covariances[points], predicted)
+    if pose is None:
+        return None
+    track = _track(keyframe, view, points, *motion_between(keyframe, pose), pose.used)
+    # Of the keyframe itself: landmarks of others may have been out of its view from the start.
+    in_view = _is_inside(guesses[: len(anchor.sources[0].rows)], frame.camera)
+    return Followed(view, replace(track, pose=pose), float(in_view.mean()))
+
+
+def find_patches(
+    patches: Patches,
+    pyramid: list[np.ndarray],
+    camera: Camera,
+    guesses: np.ndarray,
+    pose: HasPose,
+    level: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find patches in an image of about this pose.
+
+    Args:
+        pyramid: of the image.
+        guesses: (M, 2) where they may be, pixels.
+        level: coarsest pyramid level.
+
+    Returns:
+        (M, 2) pixels, and a mask (M,) of the patches that were found there.
+    """
+    keyframe = patches.keyframe
+    x0 = keyframe.view.camera.normalize(patches.pixels)
+    R_10, t_10 = motion_between(keyframe, pose)
+    warps = _predicted_warps(camera, R_10, t_10, x0, patches.depths)
+    in_view = _is_inside(guesses, camera) & np.isfinite(warps).all(axis=(1, 2))
+    guesses = np.where(in_view[:, None], guesses, np.nan)
+    warps[~in_view] = np.eye(2)
+    return align_patches(patches.pyramid, patches.pixels, pyramid, guesses, warps, level)
+
+
+def follow_keypoints(
+    anchor: Anchor, frame: View, pyramid: list[np.ndarray], guesses: np.ndarray
+) -> Followed | None:
+    """Find the points of a keyframe without landmarks; None if there are too few.
+
+    Args:
+        guesses: (M, 2) where the points may be; NaN if unknown.
+    """
+    (patches,) = anchor.sources
+    warps = np.tile(np.eye(2), (len(guesses), 1, 1))
+    pixels, found = align_patches(patches.pyramid, patches.pixels, pyramid, guesses, warps, LEVELS)
+    view, points = _view_of_points(frame, pixels, found)
+    in_view = _is_inside(guesses, frame.camera)
+    if len(points) < max(MIN_POINTS, MIN_FOUND * in_view.sum()):
+        return None
+    no_motion = np.eye(3), np.zeros(3)
+    agree = np.ones(len(points), bool)
+    track = _track(anchor.keyframe, view, patches.rows[points], *no_motion, agree)
+    return Followed(view, track, float(in_view.mean()))
+
+
+def _view_of_points(frame: View, pixels: np.ndarray, found: np.ndarray) -> tuple[View, np.ndarray]:
+    """A frame's view of the points found, and which ones these are."""
+    points = np.flatnonzero(found)
+    x = frame.camera.normalize(pixels[points])
+    valid = np.isfinite(x).all(axis=1)
+    points, x = points[valid], x[valid]
+    no_descriptors = np.empty((len(points), 0), np.float32)
+    features = features_from_rows("flow", pixels[points].astype(np.float32), no_descriptors)
+    return replace(frame, features=features, x=x), points
+
+
+def _located(
+    view: View, points: np.ndarray, covariances: np.ndarray, predicted: HasPose
+) -> Pose | None:
+    """The pose on which most of the landmarks agree, with the noise that they show."""
+    whitening = np.eye(2) * view.camera.focal / SIGMA_PX
+    start = predicted.R_cw, predicted.t_cw
+    refined = refine_pose(*start, points, view.x, whitening, covariances)
+    seen = np.isfinite(refined.distance)
+    excess = np.sqrt(residual_scale(refined.distance[seen] ** 2, MEDIAN_OF_TWO))
+    limit = OUTLIER_SIGMAS
+    if excess > 1:
+        whitening /= min(excess, MAX_SIGMA_PX / SIGMA_PX)
+        start = refined.R_cw, refined.t_cw
+        refined = refine_pose(*start, points, view.x, whitening, covariances)
+        limit = MEASURED_OUTLIER_SIGMAS
+    used = refined.distance < limit
+    if used.sum() < max(MIN_LANDMARKS, MIN_AGREEING * len(used)):
+        return None
+    if not is_determined(refined, points[used]):
+        return None
+    return Pose(refined.R_cw, refined.t_cw, refined.covariance, used)
+
+
+def _track(
+    keyframe: Keyframe,
+    view: View,
+    rows: np.ndarray,
+    R_10: np.ndarray,
+    t_10: np.ndarray,
+    inliers: np.ndarray,
+) -> Track:
+    """The points found as matches of a two-view result; `t_10` of any length."""
+    length = np.linalg.norm(t_10)
+    t_10 = t_10 / length if length > 0 else np.array([0.0, 0.0, 1.0])
+    first, count = keyframe.view, len(rows)
+    correspondences = Correspondences(
+        x0=first.x[rows],
+        x1=view.x,
+        p0=first.features.points[rows].astype(np.float64),
+        p1=view.features.points.astype(np.float64),
+        size0=first.camera.size,
+        size1=view.camera.size,
+        focal=(first.camera.focal + view.camera.focal) / 2,
+        ratio=np.zeros(count, np.float32),
+        mutual=np.ones(count, bool),
+    )
+    pose = PoseEstimate(R_10, t_10, essential_from_pose(R_10, t_10), inliers)
+    kept = np.ones(count, bool)
+    result = TwoViewResult(correspondences, kept, inliers, pose, "", None, {})
+    columns = np.arange(count)
+    candidates = ReferenceMatches(rows, columns, view.x)
+    return Track(keyframe, result, rows, columns, columns, candidates)
+
+
+def with_two_view_pose(track: Track, options: OdometryOptions) -> Track:
+    """Points that were followed without landmarks, with their relative pose; None in the result
+    if they do not determine one.
+
+    Few samples do: nearly all points that were followed are true matches.
+    """
+    estimator = EstimatorOptions(options.threshold_px, max_iterations=SAMPLES, seed=options.seed)
+    pose = ESTIMATORS[FILTER_ESTIMATOR](track.result.correspondences, estimator)
+    if pose is None:
+        return replace(track, result=replace(track.result, pose=None))
+    chosen = np.flatnonzero(pose.inliers)
+    return replace(
+        track,
+        result=replace(track.result, pose=pose, inliers=pose.inliers),
+        index0=track.index0[chosen],
+        index1=track.index1[chosen],
+        rows=track.rows[chosen],
+    )
+
+
+def _is_inside(pixels: np.ndarray, camera: Camera) -> np.ndarray:
+    """Mask of the pixels that are in the image."""
+    with np.errstate(invalid="ignore"):
+        inside = (pixels >= 0) & (pixels <= np.array(camera.size) - 1)
+    return np.asarray(inside.all(axis=1))
+
+
+def _predicted_warps(
+    camera: Camera, R_10: np.ndarray, t_10: np.ndarray, x0: np.ndarray, depths: np.ndarray
+) -> np.ndarray:
+    """(N, 2, 2) deformation of patches that face camera 0; NaN if it is too large to be of use.
+
+    Lens distortion is about the same where a patch was and where it is, and left out.
+    """
+    points1 = depths[:, None] * (homogeneous(x0) @ R_10.T) + t_10
+    z = np.where(points1[:, 2] > 0, points1[:, 2], np.nan)
+    x1 = points1[:, :2] / z[:, None]
+    warps = R_10[None, :2, :2] - x1[:, :, None] * R_10[None, 2:, :2]
+    warps = (depths / z)[:, None, None] * warps
+    aspect = camera.K[0, 0] / camera.K[1, 1]
+    warps = warps * np.array([[1.0, aspect], [1 / aspect, 1.0]])
+    with np.errstate(invalid="ignore"):
+        zoom = abs(np.linalg.det(warps))
+        warps[~((zoom < MAX_ZOOM) & (zoom > 1 / MAX_ZOOM))] = np.nan
+    return warps

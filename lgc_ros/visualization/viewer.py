@@ -1,0 +1,188 @@
+"""A run in the Rerun viewer: what is logged for every frame, on a time line one can scrub.
+
+    world/camera                 pose of the camera
+    world/camera/image           its image, with the keypoints of the landmarks by score
+    world/camera/inliers         landmarks that the pose rests on, by score
+    world/landmarks, keyframes   the map, whenever a keyframe was added
+    world/trajectory             estimate, coloured by status, with gaps where it was not tracked
+    world/ground_truth           ground truth, aligned with the estimate so far
+    status, log                  status of every frame, and the reason where it was not tracked
+    counts, timing               matches and landmarks; milliseconds by stage
+
+The world is the camera of the first frame: x right, y down, z forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from lgc_ros.geometry.alignment import align_poses
+from lgc_ros.odometry.state import OK, OdometryState
+from lgc_ros.visualization.trajectory import STATUS_COLOURS, TRUTH_COLOUR
+from lgc_ros.visualization.viewer_parts import (
+    StatusLog,
+    TimeLine,
+    Trail,
+    encoded_image,
+    log_numbers,
+    rgb,
+    score_colours,
+)
+
+if TYPE_CHECKING:
+    from rerun import RecordingStream
+
+    from lgc_ros.geometry.camera import Camera
+    from lgc_ros.images.frame import Frame
+
+IMAGE = "world/camera/image"
+# Ground truth is aligned and sent again when this fraction of poses was added.
+REALIGN_SHARE = 0.05
+# Sizes of keyframes and of the image in space, relative to the median depth of landmarks; without
+# a scale source there are no metres.
+FRUSTUM_SHARE, IMAGE_SHARE = 0.04, 0.2
+KEYFRAME_COLOUR = (51, 128, 255)
+LANDMARK_COLOUR = (150, 150, 150)
+# Corners of a unit frustum, visited so that its edges are one line.
+FRUSTUM = np.array(
+    [
+        *([-1, -0.75, 1], [1, -0.75, 1], [0, 0, 0], [1, 0.75, 1], [-1, 0.75, 1]),
+        *([0, 0, 0], [-1, -0.75, 1], [-1, 0.75, 1], [1, 0.75, 1], [1, -0.75, 1]),
+    ],
+    float,
+)
+
+
+class KeyframePose(Protocol):
+    """A keyframe of the map: the pose of its camera, world to camera."""
+
+    R_cw: np.ndarray
+    t_cw: np.ndarray
+
+
+class ShownMap(Protocol):
+    """Keyframes and landmarks (L, 3) in the world."""
+
+    @property
+    def keyframes(self) -> Sequence[KeyframePose]: ...
+
+    @property
+    def points(self) -> np.ndarray: ...
+
+
+class Viewer:
+    """Logs frames and their odometry to a recording."""
+
+    def __init__(self, recording: RecordingStream) -> None:
+        import rerun
+
+        self._rr = rerun
+        self._recording = recording
+        self._time = TimeLine(recording)
+        self._trail = Trail(recording, "world/trajectory")
+        self._status = StatusLog(recording)
+        self._camera: Camera | None = None
+        self._depth = 1.0  # median of the landmarks in view
+        self._frames = 0
+        self._index: dict[int, int] = {}  # of frames, by stamp
+        self._true: list[np.ndarray] = []
+        self._estimated: list[np.ndarray] = []
+        self._aligned = 0
+        recording.log("world", rerun.ViewCoordinates.RDF, static=True)
+
+    def add(
+        self, frame: Frame | None, state: OdometryState, shown_map: ShownMap | None = None
+    ) -> None:
+        """Log one frame; without its image if `frame` is None."""
+        self._index[state.stamp_ns] = self._frames
+        self._set_time(state.stamp_ns, self._frames)
+        if len(state.points_cam):
+            self._depth = float(np.median(state.points_cam[:, 2]))
+        self._log_camera(state.T_wc, frame)
+        self._log_inliers(state)
+        self._trail.add(state.T_wc[:3, 3], state.status if state.tracked else None)
+        self._status.add(state.status, state.message, state.tracked)
+        log_numbers(self._recording, "counts", state.counts)
+        log_numbers(self._recording, "timing", state.ms)
+        if frame is not None and frame.T_wc is not None and state.tracked:
+            self._log_ground_truth(frame.T_wc, state.T_wc)
+        if shown_map is not None and (state.keyframe or self._frames == 0):
+            self._log_map(shown_map)
+        self._frames += 1
+
+    def revise(self, states: Sequence[OdometryState]) -> None:
+        """Replace the poses of earlier frames, which were estimated later than the frames came."""
+        known = [state for state in states if state.stamp_ns in self._index]
+        for state in known:
+            self._set_time(state.stamp_ns, self._index[state.stamp_ns])
+            self._log_camera(state.T_wc, None)
+            self._recording.log("status", self._rr.StateChange(state=state.status))
+        if len(known) > 1:
+            positions = [state.T_wc[:3, 3] for state in known]
+            line = self._rr.LineStrips3D(
+                [positions], colors=rgb(STATUS_COLOURS[OK]), radii=self._rr.Radius.ui_points(1.5)
+            )
+            self._recording.log(f"world/trajectory/revised/{self._frames:05d}", line)
+
+    def _set_time(self, stamp_ns: int, index: int) -> None:
+        self._time.set(stamp_ns)
+        self._recording.set_time("frame", sequence=index)
+
+    def add_cloud(self, path: Path) -> None:
+        """Show a point cloud (PLY) in the world, at all times."""
+        self._recording.log_file_from_path(path, entity_path_prefix="world", static=True)
+
+    def _log_camera(self, T_wc: np.ndarray, frame: Frame | None) -> None:
+        pose = self._rr.Transform3D(translation=T_wc[:3, 3], mat3x3=T_wc[:3, :3])
+        self._recording.log("world/camera", pose)
+        if frame is None:
+            return
+        if frame.camera is not None and frame.camera is not self._camera:
+            self._camera = frame.camera
+            self._log_intrinsics()
+        self._recording.log(IMAGE, encoded_image(frame.image))
+
+    def _log_intrinsics(self) -> None:
+        """Log the camera; the size at which its image is shown in space follows the scene."""
+        if self._camera is not None:
+            pinhole = self._rr.Pinhole(
+                image_from_camera=self._camera.K,
+                resolution=self._camera.size,
+                image_plane_distance=IMAGE_SHARE * self._depth,
+            )
+            self._recording.log(IMAGE, pinhole)
+
+    def _log_inliers(self, state: OdometryState) -> None:
+        colours, size = score_colours(state.scores), self._rr.Radius.ui_points(2.5)
+        keypoints = self._rr.Points2D(state.points_px, colors=colours, radii=size)
+        self._recording.log(f"{IMAGE}/inliers", keypoints)
+        landmarks = self._rr.Points3D(state.points_cam, colors=colours, radii=size)
+        self._recording.log("world/camera/inliers", landmarks)
+
+    def _log_ground_truth(self, T_wc_true: np.ndarray, T_wc: np.ndarray) -> None:
+        self._true.append(T_wc_true)
+        self._estimated.append(T_wc)
+        count = len(self._true)
+        if count < 2 or count - self._aligned < REALIGN_SHARE * count:
+            return
+        self._aligned = count
+        true = np.array(self._true)
+        aligned = align_poses(true, np.array(self._estimated))(true[:, :3, 3])
+        line = self._rr.LineStrips3D([aligned], colors=rgb(TRUTH_COLOUR))
+        self._recording.log("world/ground_truth", line)
+
+    def _log_map(self, shown_map: ShownMap) -> None:
+        self._log_intrinsics()
+        points = self._rr.Points3D(
+            shown_map.points, colors=LANDMARK_COLOUR, radii=self._rr.Radius.ui_points(1.5)
+        )
+        self._recording.log("world/landmarks", points)
+        corners = FRUSTUM_SHARE * self._depth * FRUSTUM
+        frusta = [(corners - k.t_cw) @ k.R_cw for k in shown_map.keyframes]
+        self._recording.log(
+            "world/keyframes", self._rr.LineStrips3D(frusta, colors=KEYFRAME_COLOUR)
+        )

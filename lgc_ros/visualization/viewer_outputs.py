@@ -1,0 +1,95 @@
+"""Where the viewer shows a recording: a window, the browser, or a file for later."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lgc_ros.errors import ConfigError, LgcError
+from lgc_ros.runtime.output_files import complete_file
+from lgc_ros.visualization.viewer_parts import layout
+
+if TYPE_CHECKING:
+    from rerun import RecordingStream
+
+WINDOW, WEB = "window", "web"
+PLACES = (WINDOW, WEB)
+# Data kept for a browser that connects late.
+MEMORY = "1GiB"
+GRPC_PORT, WEB_PORT = 9876, 9090
+
+
+@dataclass
+class ViewerOutput:
+    """An open recording; `url` is its address in the browser, if it is shown there."""
+
+    recording: RecordingStream
+    url: str | None = None
+    _file: ExitStack = field(default_factory=ExitStack)
+
+    def close(self) -> None:
+        """Finish the file."""
+        self.recording.flush()
+        self.recording.disconnect()
+        self._file.close()
+
+
+def open_output(name: str, place: str | None, save: Path | None, image: str) -> ViewerOutput:
+    """Start a recording that goes to a window, to the browser, to a file, or to several of these.
+
+    `image` is the path at which the image will be logged. A file is complete when the output is
+    closed. The server for the browser listens on this machine only.
+    """
+    import rerun
+
+    if place is not None and place not in PLACES:
+        raise ConfigError(f"--view {place} is unknown; use --view {' or --view '.join(PLACES)}")
+    recording = rerun.RecordingStream("lgc_ros")
+    recording.set_log_time_enabled(False)
+    recording.set_log_tick_enabled(False)
+    output = ViewerOutput(recording)
+    sinks: list = []
+    if place == WINDOW:
+        _check_display()
+        port = _free_port(GRPC_PORT)
+        recording.spawn(port=port, connect=False, hide_welcome_screen=True)
+        sinks.append(rerun.GrpcSink(f"rerun+http://127.0.0.1:{port}/proxy"))
+    if place == WEB:
+        port, web_port = _free_port(GRPC_PORT), _free_port(WEB_PORT)
+        sinks.append(
+            rerun.GrpcServerSink(bind_ip="127.0.0.1", port=port, server_memory_limit=MEMORY)
+        )
+        address = f"rerun+http://127.0.0.1:{port}/proxy"
+        rerun.serve_web_viewer(web_port=web_port, open_browser=True, connect_to=address)
+        output.url = f"http://127.0.0.1:{web_port}/?url={address.replace('+', '%2B')}"
+    if save is not None:
+        sinks.append(rerun.FileSink(str(output._file.enter_context(complete_file(save)))))
+    recording.set_sinks(*sinks, default_blueprint=layout(image))
+    recording.send_recording_name(name)
+    return output
+
+
+def _check_display() -> None:
+    """Raise unless windows can be shown; Rerun itself would fail in another process."""
+    if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+        raise LgcError(
+            "there is no display for a window: use --view web to look in a browser, or "
+            "--save-view run.rrd to look later"
+        )
+
+
+def _free_port(preferred: int) -> int:
+    """The preferred port of this machine, or another one if it is taken."""
+    for port in (preferred, 0):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
+    raise LgcError("no free port for the viewer")

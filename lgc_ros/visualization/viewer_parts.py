@@ -1,0 +1,142 @@
+"""What the viewers of runs and of nodes share: lines that grow, status, plots and the layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import cv2
+import numpy as np
+
+from lgc_ros.visualization.trajectory import STATUS_COLOURS
+
+if TYPE_CHECKING:
+    from rerun import EncodedImage, RecordingStream
+    from rerun.blueprint import Blueprint
+
+JPEG_QUALITY = 80
+# A trajectory is drawn in pieces of this many poses: only the last piece is sent again.
+PIECE = 64
+
+
+class TimeLine:
+    """Sets the time of what is logged next, in seconds since the first stamp."""
+
+    def __init__(self, recording: RecordingStream) -> None:
+        self._recording = recording
+        self._first_ns: int | None = None
+
+    def set(self, stamp_ns: int) -> None:
+        if self._first_ns is None:
+            self._first_ns = stamp_ns
+        self._recording.set_time("time", duration=(stamp_ns - self._first_ns) * 1e-9)
+
+
+class Trail:
+    """A growing line, logged in pieces, so that a long run does not send all of it every time."""
+
+    def __init__(self, recording: RecordingStream, path: str) -> None:
+        self._recording = recording
+        self._path = path
+        self._piece = 0
+        self._points: list[tuple[np.ndarray, str | None]] = []
+
+    def add(self, position: np.ndarray, status: str | None) -> None:
+        """Append a position; there is a gap in the line where the status is None."""
+        import rerun
+
+        self._points.append((position, status))
+        strips, colours = [], []
+        for (a, _), (b, status_b) in zip(self._points, self._points[1:], strict=False):
+            if status_b is not None:
+                strips.append([a, b])
+                colours.append(rgb(STATUS_COLOURS[status_b]))
+        line = rerun.LineStrips3D(strips, colors=colours, radii=rerun.Radius.ui_points(1.5))
+        self._recording.log(f"{self._path}/{self._piece:05d}", line)
+        if len(self._points) > PIECE:
+            self._points = self._points[-1:]
+            self._piece += 1
+
+
+class StatusLog:
+    """The status as a coloured strip, and every change of it as a line of text."""
+
+    def __init__(self, recording: RecordingStream) -> None:
+        import rerun
+
+        self._recording = recording
+        self._last = ""
+        colours = [rgb(colour) for colour in STATUS_COLOURS.values()]
+        configuration = rerun.StateConfiguration(values=list(STATUS_COLOURS), colors=colours)
+        recording.log("status", configuration, static=True)
+
+    def add(self, status: str, message: str, is_good: bool) -> None:
+        """Note the status; `message` says why it is not good."""
+        import rerun
+
+        if status == self._last:
+            return
+        self._last = status
+        self._recording.log("status", rerun.StateChange(state=status))
+        level = rerun.TextLogLevel.INFO if is_good else rerun.TextLogLevel.WARN
+        text = f"{status}: {message}" if message else status
+        self._recording.log("log", rerun.TextLog(text, level=level))
+
+
+def log_numbers(recording: RecordingStream, group: str, values: Mapping[str, float]) -> None:
+    """Add values to the plot of a group, such as `timing`."""
+    import rerun
+
+    for name, value in values.items():
+        recording.log(f"{group}/{name}", rerun.Scalars(value))
+
+
+def encoded_image(image: np.ndarray) -> EncodedImage:
+    """An image, grey or BGR, as JPEG."""
+    from rerun import EncodedImage
+
+    data = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])[1]
+    return EncodedImage(contents=data.tobytes(), media_type="image/jpeg")
+
+
+def score_colours(scores: np.ndarray) -> np.ndarray:
+    """RGB (N, 3), from yellow (low score) to green (high score), as in videos of a run."""
+    scores = np.clip(np.asarray(scores, float), 0, 1)
+    return np.column_stack(
+        [np.round(220 * (1 - scores)), np.full(len(scores), 220), np.zeros(len(scores))]
+    ).astype(np.uint8)
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    """Red, green and blue of `#rrggbb`."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def layout(image: str) -> Blueprint:
+    """The arrangement: world left; the image at this path, status and plots right."""
+    from rerun import blueprint as rrb
+
+    legend: Any = rrb.PlotLegend(corner=rrb.Corner2D.RightTop)
+    return rrb.Blueprint(
+        rrb.Horizontal(
+            rrb.Spatial3DView(origin="world", name="map and trajectory"),
+            rrb.Vertical(
+                rrb.Spatial2DView(origin=image, name="image: landmarks by score"),
+                rrb.StateTimelineView(origin="/", contents="status", name="status"),
+                rrb.TimeSeriesView(
+                    origin="timing", name="time per stage (ms)", plot_legend=legend
+                ),
+                rrb.Tabs(
+                    rrb.TimeSeriesView(
+                        origin="counts", name="matches and landmarks", plot_legend=legend
+                    ),
+                    rrb.TextLogView(origin="log", name="changes of status"),
+                ),
+                row_shares=[4, 1, 2.5, 2.5],
+            ),
+            column_shares=[3, 2],
+        ),
+        rrb.TimePanel(timeline="time", state="collapsed"),
+        rrb.SelectionPanel(state="hidden"),
+        rrb.BlueprintPanel(state="hidden"),
+    )

@@ -1,0 +1,104 @@
+"""Output that cannot be written: one sentence, exit code 1, nothing half-written."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from lgc_ros.cli.output import check_folder, check_json
+from lgc_ros.errors import ConfigError
+
+
+@pytest.fixture
+def fast_pair(views):
+    """Arguments of `lgc match` for two rendered views."""
+    images = views / "image0.png", views / "image1.png"
+    return ("match", *images, "--camera", views / "camera.yaml", "--method", "poselib+ratio")
+
+
+def test_match_reports_a_full_disk(lgc, fast_pair):
+    code, said = lgc(*fast_pair, "--json", "/dev/full")
+    assert (code, said.count("Traceback")) == (1, 0)
+    assert "cannot write /dev/full: the disk is full" in said
+
+
+def test_a_picture_that_does_not_fit_is_removed(lgc, fast_pair, tmp_path, little_room):
+    code, said = lgc(*fast_pair, "--out", tmp_path / "matches.png")
+    assert code == 1
+    assert f"cannot write {tmp_path / 'matches.png'}: the file is larger than" in said
+    assert "suffix" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_suffix_is_refused_before_the_work(lgc, fast_pair, tmp_path):
+    code, said = lgc(*fast_pair, "--out", tmp_path / "matches.nef")
+    assert code == 1
+    assert "use a suffix such as .png" in said
+    assert "R_10" not in said
+
+
+@pytest.mark.parametrize("format_", ["tum", "bag"])
+def test_a_sequence_that_does_not_fit_is_removed(lgc, tmp_path, little_room, format_):
+    code, said = lgc("synth", tmp_path / "out", "--frames", 2, "--format", format_)
+    assert code == 1
+    assert f"cannot write {tmp_path / 'out'}: the file is larger than" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_exported_model_that_does_not_fit_is_removed(lgc, tmp_path, little_room):
+    pytest.importorskip("onnx")
+    code, said = lgc("export", tmp_path / "model.onnx")
+    assert code == 1
+    assert f"cannot write {tmp_path / 'model.onnx'}: the file is larger than" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_does_not_fit_keeps_its_complete_files(lgc, tum_folder, tmp_path, little_room):
+    options = ("--method", "poselib+ratio", "--limit", 4, "--profile", "fast")
+    code, said = lgc("run", tum_folder, *options, "--out", tmp_path / "out")
+    assert code == 1
+    assert f"cannot write {tmp_path / 'out'}/trajectory.png: the file is larger than" in said
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert "trajectory_tum.txt" in names
+    assert "trajectory.png" not in names
+    assert not [name for name in names if name.startswith(".")]
+
+
+def test_a_video_that_does_not_fit_is_removed_and_the_run_kept(lgc, tum_folder, tmp_path):
+    program = """
+import resource
+from lgc_ros.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (160_000, -1))
+main()
+"""
+    options = ("--method", "poselib+ratio", "--profile", "fast", "--video")
+    command = [sys.executable, "-c", program, "run", tum_folder, *options, "--out", tmp_path]
+    ended = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert f"cannot write {tmp_path / 'video.mp4'}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    names = {path.name for path in tmp_path.iterdir()}
+    assert "metrics.json" in names
+    assert not [name for name in names if "video" in name]
+
+
+def test_a_full_standard_output_is_reported(views, tmp_path):
+    arguments = [views / "image0.png", views / "image1.png", "--camera", views / "camera.yaml"]
+    command = [sys.executable, "-m", "lgc_ros.cli", "match", *arguments, "--method", "poselib"]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            list(map(str, command)), stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert ended.returncode == 1
+    assert "the disk is full" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
+
+
+def test_a_file_in_place_of_a_folder_is_refused_before_the_work(tmp_path):
+    np.savetxt(tmp_path / "taken", [0])
+    with pytest.raises(ConfigError, match="taken is a file, not a folder"):
+        check_folder(tmp_path / "taken" / "out")
+    with pytest.raises(ConfigError, match="is a folder: give a file"):
+        check_json(tmp_path)

@@ -1,0 +1,92 @@
+"""`lgc run --save-view` and `lgc view`."""
+
+import shutil
+
+import numpy as np
+import pytest
+from runs import SETTINGS
+
+from lgc_ros.cli.view import with_default_place
+
+pytest.importorskip("rerun", reason="needs the extra `view`")
+
+from recordings import points_of, read_recording
+
+
+@pytest.fixture(scope="module")
+def results(tum_folder, tmp_path_factory, invoke):
+    """A folder of results, and the recording of the viewer."""
+    out = tmp_path_factory.mktemp("run") / "out"
+    saved = out.parent / "run.rrd"
+    words = "run", tum_folder, *SETTINGS, "--out", out, "--save-view", saved
+    result = invoke(*words)
+    assert result.exit_code == 0, result.output
+    return out, saved
+
+
+def test_a_run_is_saved_for_the_viewer_as_it_was_computed(results):
+    logged = read_recording(results[1])
+    assert len(logged["/world/camera"]) == 14
+    assert logged.keys() >= {
+        "/world/camera/image/inliers",
+        "/world/landmarks",
+        "/world/keyframes",
+        "/world/ground_truth",
+        "/timing/features",
+    }
+
+
+def test_results_are_shown_with_images_and_ground_truth_from_their_source(lgc, results, tmp_path):
+    out, saved = results
+    code, text = lgc("view", out, "--save", tmp_path / "again.rrd")
+    assert code == 0, text
+    first, again = read_recording(saved), read_recording(tmp_path / "again.rrd")
+    for (time, before), (time_again, after) in zip(
+        first["/world/camera"], again["/world/camera"], strict=True
+    ):
+        assert time == pytest.approx(time_again)
+        live, later = (points_of(v, "Transform3D:translation") for v in (before, after))
+        if live.any():  # frames before the first landmarks got their poses afterwards
+            np.testing.assert_allclose(live, later, atol=1e-6)
+    assert again.keys() >= {"/world/camera/image", "/world/ground_truth", "/counts/inliers"}
+    assert "/world/landmarks" not in again
+    assert any(path.endswith("map.ply") for path in again)
+
+
+def test_results_without_their_source_are_shown_without_images(lgc, results, tmp_path):
+    moved = shutil.copytree(results[0], tmp_path / "moved")
+    config = (moved / "config.yaml").read_text()
+    (moved / "config.yaml").write_text(config.replace("source: /", "source: /nowhere/"))
+    code, text = lgc("view", moved, "--save", tmp_path / "moved.rrd")
+    assert code == 0, text
+    assert "no images: " in text
+    assert len(read_recording(tmp_path / "moved.rrd")["/world/camera"]) == 14
+
+
+def test_errors_name_the_remedy(lgc, tmp_path, tum_folder):
+    code, text = lgc("view", tmp_path)
+    assert code == 1
+    assert "holds no results of `lgc run`" in text
+    code, text = lgc("view")
+    assert code == 1
+    assert "give the results of a run, or --node" in text
+    (tmp_path / "states.csv").write_text("stamp_ns,status\n1,ok\n")
+    code, text = lgc("view", tmp_path)
+    assert code == 1
+    assert "states.csv is damaged" in text
+    code, text = lgc("run", tum_folder, "--method", "cn", "--method", "ransac", "--view", "web")
+    assert code == 1
+    assert "show one method" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("run a --view", "run a --view window"),
+        ("run --view a", "run --view window a"),
+        ("run a --view web --limit 3", "run a --view web --limit 3"),
+        ("view results --web", "view results --web"),
+    ],
+)
+def test_view_without_a_place_is_a_window(given, expected):
+    assert with_default_place(given.split()) == expected.split()

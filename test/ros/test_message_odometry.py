@@ -1,0 +1,59 @@
+"""Messages become frames: calibrations are checked, and a changed one resets odometry."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
+
+from sensor_msgs.msg import CameraInfo, Image
+
+from lgc_ros.odometry.options import OdometryOptions
+from lgc_ros.ros.message_odometry import MessageOdometry
+
+OPTIONS = OdometryOptions(method="poselib+ratio", max_keypoints=200)
+
+
+def pair(stamp_s, cx=159.5):
+    """An image without texture, and its calibration."""
+    image = Image(width=320, height=240, encoding="mono8", step=320)
+    image.data.frombytes(np.zeros(320 * 240, np.uint8).tobytes())
+    image.header.stamp.sec = stamp_s
+    info = CameraInfo(width=320, height=240, distortion_model="plumb_bob", d=[0.0] * 5)
+    info.k = [262.5, 0.0, cx, 0.0, 262.5, 119.5, 0.0, 0.0, 1.0]
+    return image, info
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def odometry(said):
+    def reset(reason):
+        said.append(f"reset: {reason}")
+
+    return MessageOdometry(OPTIONS, False, False, reset, said.append)
+
+
+def show(odometry, image, info):
+    prepared = odometry.prepare(image)
+    return odometry.track(odometry.read(prepared, info), None, prepared)
+
+
+def test_an_unusual_calibration_is_named_once(odometry, said):
+    for second in (1, 2):
+        show(odometry, *pair(second, cx=20.0))
+    assert len(said) == 1
+    assert "principal point" in said[0]
+
+
+def test_an_ordinary_calibration_causes_no_warning(odometry, said):
+    show(odometry, *pair(1))
+    assert said == []
+
+
+def test_another_calibration_resets_odometry(odometry, said):
+    show(odometry, *pair(1))
+    show(odometry, *pair(2, cx=150.0))
+    assert said == ["reset: camera_info has changed"]

@@ -1,0 +1,49 @@
+"""A node survives a failing callback, and ends although DDS hangs."""
+
+import sys
+import threading
+
+import pytest
+
+pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
+
+from rclpy.context import Context
+from rclpy.node import Node
+from ros.processes import completed, free_domain
+
+from lgc_ros.ros.odometry_node import spin
+
+
+def test_a_callback_that_fails_does_not_end_the_node(monkeypatch):
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    context, stopping, calls = Context(), threading.Event(), []
+    context.init(domain_id=free_domain())
+    node = Node("node", context=context)
+
+    def fail_and_stop():
+        calls.append(1)
+        if len(calls) == 3:
+            stopping.set()
+        raise ValueError("unforeseen")
+
+    node.create_timer(0.01, fail_and_stop)
+    spin(node, stopping)
+    node.destroy_node()
+    context.try_shutdown()
+    assert len(calls) == 3
+
+
+STUCK = """
+from lgc_ros.ros import session
+
+session.SHUTDOWN_S = 0.5
+with session.session("stuck") as ros:
+    ros.node.destroy_node = lambda: any(iter(int, 1))
+"""
+
+
+def test_a_process_whose_dds_shutdown_hangs_ends_with_an_error(tmp_path):
+    done = completed(tmp_path, [sys.executable, "-c", STUCK])
+    assert done.returncode == 1
+    assert "session.py" in done.stderr
+    assert "in shut_down" in done.stderr
