@@ -123,7 +123,7 @@ def find_patches(
     keyframe = patches.keyframe
     x0 = keyframe.view.camera.normalize(patches.pixels)
     R_10, t_10 = motion_between(keyframe, pose)
-    warps = _predicted_warps(camera, R_10, t_10, x0, patches.depths)
+    warps = _predicted_warps(keyframe.view.camera, camera, R_10, t_10, x0, patches.depths)
     in_view = _is_inside(guesses, camera) & np.isfinite(warps).all(axis=(1, 2))
     guesses = np.where(in_view[:, None], guesses, np.nan)
     warps[~in_view] = np.eye(2)
@@ -139,6 +139,8 @@ def follow_keypoints(
         guesses: (M, 2) where the points may be; NaN if unknown.
     """
     (patches,) = anchor.sources
+    if frame.camera.size != anchor.keyframe.view.camera.size:
+        return None
     warps = np.tile(np.eye(2), (len(guesses), 1, 1))
     pixels, found = align_patches(patches.pyramid, patches.pixels, pyramid, guesses, warps, LEVELS)
     view, points = _view_of_points(frame, pixels, found)
@@ -244,7 +246,12 @@ def _is_inside(pixels: np.ndarray, camera: Camera) -> np.ndarray:
 
 
 def _predicted_warps(
-    camera: Camera, R_10: np.ndarray, t_10: np.ndarray, x0: np.ndarray, depths: np.ndarray
+    camera0: Camera,
+    camera1: Camera,
+    R_10: np.ndarray,
+    t_10: np.ndarray,
+    x0: np.ndarray,
+    depths: np.ndarray,
 ) -> np.ndarray:
     """(N, 2, 2) deformation of patches that face camera 0; NaN if it is too large to be of use.
 
@@ -255,8 +262,7 @@ def _predicted_warps(
     x1 = points1[:, :2] / z[:, None]
     warps = R_10[None, :2, :2] - x1[:, :, None] * R_10[None, 2:, :2]
     warps = (depths / z)[:, None, None] * warps
-    aspect = camera.K[0, 0] / camera.K[1, 1]
-    warps = warps * np.array([[1.0, aspect], [1 / aspect, 1.0]])
+    warps = warps * np.outer(np.diag(camera1.K)[:2], 1 / np.diag(camera0.K)[:2])
     with np.errstate(invalid="ignore"):
         zoom = abs(np.linalg.det(warps))
         warps[~((zoom < MAX_ZOOM) & (zoom > 1 / MAX_ZOOM))] = np.nan

@@ -14,6 +14,12 @@ from streams import network_camera
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 120
+PROGRAM = """
+import signal
+from lgc_ros.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
 
 
 def is_running(folder):
@@ -27,7 +33,8 @@ def test_a_live_camera_runs_until_ctrl_c_and_results_are_written(short_walk, tmp
     out, log = tmp_path / "out", tmp_path / "log.txt"
     with network_camera(images, rate_hz=5, forever=True) as url, log.open("w") as file:
         login = url.replace("http://", "http://me:secret@")
-        command = [sys.executable, "-m", "lgc_ros.cli", "run", login, "--camera", "fov:60"]
+        # Tests started in the background ignore Ctrl-C, and what they start would inherit that.
+        command = [sys.executable, "-c", PROGRAM, "run", login, "--camera", "fov:60"]
         run = subprocess.Popen(
             [*command, *SETTINGS, "--video", "--out", str(out)],
             cwd=tmp_path,

@@ -95,8 +95,8 @@ def test_stored_features_give_the_same_scores_as_extracted_ones(pair_set, tmp_pa
 
 def test_learned_features_come_from_the_extractor_model(pair_set, heads_model):
     solvers = {"poselib+ratio": RelativePoseSolver("poselib+ratio", "own")}
-    scores = evaluate_pairs(pair_set, solvers, features="own", extractor_model=heads_model())
-    assert len(scores["poselib+ratio"]) == 3
+    done = evaluate_pairs(pair_set, solvers, features="own", extractor_model=heads_model())
+    assert len(done.scores["poselib+ratio"]) == 3
 
 
 def test_xfeat_and_its_filter_find_the_poses(pair_set, data_dir):
@@ -104,8 +104,8 @@ def test_xfeat_and_its_filter_find_the_poses(pair_set, data_dir):
     if not model.is_file():
         pytest.skip(f"{model} does not exist: no weights of XFeat")
     solvers = {"cn": RelativePoseSolver("cn", "xfeat", device="cpu")}
-    scores = evaluate_pairs(pair_set, solvers, features="xfeat", extractor_model=model)
-    assert summarize(scores["cn"])["map"]["10"] > 0.6
+    done = evaluate_pairs(pair_set, solvers, features="xfeat", extractor_model=model)
+    assert summarize(done.scores["cn"])["map"]["10"] > 0.6
 
 
 def test_limit_bounds_the_number_of_pairs(pair_set):

@@ -234,7 +234,7 @@ def test_the_clock_follows_the_bag_and_jumps_back_with_it(bag, tmp_path):
         assert max(times()) <= STAMPS_NS[-1] + 1  # the bag ends behind its last message
         player.spin_until(lambda: len(infos) > FRAMES, "a second pass")
         assert stamps(infos)[: FRAMES + 1] == [*STAMPS_NS, START_NS]
-        assert player.end() == 0
+        assert player.end() == 130, "interrupted"
 
 
 def test_a_part_is_played_under_another_name(bag, tmp_path):
