@@ -15,6 +15,8 @@ from lgc_ros.odometry.profiles import load_profile
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 
 RATE_HZ = 30.0
+WARM_UP_FRAMES = 20
+EXTRACTED_EVERY = 4
 RATIOS = {
     "track_over_extract": "median frame of odometry / SIFT extraction alone",
     "p95_over_extract": "95th percentile of a frame's latency at 30 Hz, with mapping in its "
@@ -42,8 +44,11 @@ def realtime_times(
     match = VisualOdometry(replace(options, tracking=MATCH))
     live = VisualOdometry(replace(options, tracking=FLOW), background=True)
     rows: list[dict[str, float]] = []
-    for _ in range(rounds + 1):
-        extraction = [_milliseconds(partial(flow.extract, frame.image)) for frame in frames]
+    for odometry in (flow, match, live):
+        _frame_times(odometry, frames[:WARM_UP_FRAMES])
+    for _ in range(rounds):
+        some = frames[::EXTRACTED_EVERY]
+        extraction = [_milliseconds(partial(flow.extract, frame.image)) for frame in some]
         by_flow, by_match = (_frame_times(odometry, frames) for odometry in (flow, match))
         latencies, processor_ms = _paced(live, frames)
         rows.append(
@@ -58,7 +63,7 @@ def realtime_times(
         )
         tick()
     live.close()
-    return {name: np.array([row[name] for row in rows[1:]]) for name in rows[0]}
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
 def realtime_ratios(times: Times) -> Times:
