@@ -1,6 +1,7 @@
 """`lgc view --node`: what the viewer logs of a real node over DDS."""
 
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from sensor_msgs.msg import CameraInfo, Image
 from lgc_ros.ros.live import free_domain
 
 NODE = "/lgc_odometry"
+RATE_HZ = 5.0  # of a camera; a burst of images would be over before the viewer is connected
 POSITION = [0.1, 0.0, 0.2]
 MOUNTING = "[0.1, 0.0, 0.2, -0.5, 0.5, -0.5, 0.5]"
 
@@ -42,9 +44,15 @@ def test_a_node_is_shown_with_its_pose_picture_landmarks_and_status(tmp_path, sh
                 lambda topic=topic: robot.node.count_subscribers(f"{NODE}/{topic}"), topic
             )
         for count, frame in enumerate(short_walk, 1):
+            next_s = time.monotonic() + 1 / RATE_HZ
             infos.publish(info_message(frame))
             images.publish(image_message(frame))
-            robot.spin_until(lambda count=count: len(poses) >= count, "an answer")
+            robot.spin_until(
+                lambda count=count, next_s=next_s: (
+                    len(poses) >= count and time.monotonic() > next_s
+                ),
+                "an answer",
+            )
         heard = len(reports)
         robot.spin_until(lambda: len(reports) > heard + 1, "a report of these frames")
         assert watching.end(signal.SIGINT) == 0, watching.log
