@@ -188,8 +188,8 @@ def test_a_killed_run_goes_on_where_it_was(config, reference, tmp_path, stage):
     assert killed.returncode == -signal.SIGKILL
     assert not list(out.glob("*.hdf5"))
     finished = {
-        "train: features": len(list(out.glob("*train*.work/features/*.npz"))),
-        "train: pairs": len(list(out.glob("*train*.work/pairs/*.hdf5"))),
+        "train: features": len(list(out.glob("*train*.work/features/[!.]*.npz"))),
+        "train: pairs": len(list(out.glob("*train*.work/pairs/[!.]*.hdf5"))),
     }
     assert finished[stage] >= 2
 
