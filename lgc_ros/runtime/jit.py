@@ -14,8 +14,10 @@ from numba import njit
 
 log = logging.getLogger(__name__)
 
-# Release the GIL while running; division by zero behaves as in numpy.
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+# Release the GIL while running; division by zero behaves as in numpy. A function that is called by
+# another becomes part of it: of a call that stays, the process that compiles and those that load
+# the cache would run different copies, with sums in a different order.
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "forceinline": True}
 # Sums keep their order, unless a loop asks for vector instructions.
 EXACT, VECTORIZED = {"contract"}, {"contract", "reassoc", "nsz"}
 
