@@ -36,6 +36,8 @@ class Answers:
         answer_s: maximum wait for an answer.
     """
 
+    _diagnosis: _Diagnosis  # once there is a publisher
+
     def __init__(self, session: Session, topic: str, wait_s: float, answer_s: float) -> None:
         self._session, self._topic = session, topic
         self._wait_s, self._answer_s = wait_s, answer_s
@@ -43,7 +45,6 @@ class Answers:
         self._expected_ns: int | None = None
         self._answered_ns: int | None = None
         self._asked = self._answered = self._unanswered = 0
-        self._diagnosis: _Diagnosis | None = None
 
     def await_publisher(self) -> None:
         """Wait for a publisher of the topic, and subscribe to it."""
