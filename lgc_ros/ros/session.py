@@ -89,9 +89,9 @@ class Session:
             self._executor.spin_once(timeout_sec=min(left_s, POLL_S))
         return True
 
-    def take_waiting(self, count: int) -> None:
-        """Run up to `count` callbacks that are ready."""
-        for _ in range(count):
+    def take_waiting(self) -> None:
+        """Run the callbacks that are ready, one of each subscription and timer."""
+        for _ in (*self.node.subscriptions, *self.node.timers):
             self._executor.spin_once(timeout_sec=0)
 
     def wait_for(

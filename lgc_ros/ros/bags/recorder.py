@@ -153,7 +153,7 @@ class Recorder:
         before = None
         while before != self.counts.total():
             before = self.counts.total()
-            self._session.take_waiting(len(self._subscriptions))
+            self._session.take_waiting()
 
     def _subscribe(self, topic: str, kind: str) -> Subscription | None:
         try:
