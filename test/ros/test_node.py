@@ -29,6 +29,7 @@ from ros.processes import (
     DEADLINE_S,
     FRAME,
     OPTIONS,
+    REPEATABLE,
     completed,
     compressed_message,
     environment,
@@ -225,7 +226,7 @@ def set_parameter(robot, name, value, node=NODE):
 @contextmanager
 def changed(robot, **parameters):
     """Other values of parameters (a dot is written __) for as long as it takes."""
-    before = default_parameters() | OPTIONS | CHANGED
+    before = default_parameters() | OPTIONS | REPEATABLE | CHANGED
     names = {name: name.replace("__", ".") for name in parameters}
     try:
         for name, value in parameters.items():
@@ -762,6 +763,13 @@ def test_changed_odometry_settings_reset_odometry(robot, camera, frames):
         diagnosis(
             robot, lambda s: 0 < int(values(s).get("matches", 0)) <= 100, camera.show_another
         )
+
+
+def test_switching_background_mapping_resets_odometry(robot, camera, frames):
+    for frame in frames[:2]:
+        camera.show(frame)
+    with changed(robot, background_mapping=True):
+        assert is_origin(camera.show(frames[2]))
 
 
 def true_way_m(frames):
