@@ -1,12 +1,14 @@
-"""Answers to images that are played in step with a node, and the reason if they stay out."""
+"""Playback in step: waits for the answer to each image, and sends a lost one again."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Collection
 
 from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.publisher import Publisher
 
 from lgc_ros.errors import ConfigError, LgcError
 from lgc_ros.images.stamps import serialized_stamp_ns
@@ -18,24 +20,31 @@ log = logging.getLogger(__name__)
 DEPTH = 100
 # Consecutive images without an answer after which playback fails.
 MAX_UNANSWERED = 3
+# Messages of the camera that can be sent again; more than those of one stamp.
+KEPT = 20
 
 
 class Answers:
     """Waits for the answers to the images.
 
+    Images usually travel with best-effort QoS: a busy machine may lose one, or its camera_info.
+    Both are therefore sent again after half of the wait.
+
     Args:
         topic: fully qualified name of the topic that answers.
-        wait_s: maximum wait for a publisher of it.
+        wait_s: maximum wait for a publisher of that topic.
         answer_s: maximum wait for an answer.
     """
+
+    _diagnosis: _Diagnosis  # once there is a publisher
 
     def __init__(self, session: Session, topic: str, wait_s: float, answer_s: float) -> None:
         self._session, self._topic = session, topic
         self._wait_s, self._answer_s = wait_s, answer_s
+        self._sent: deque[tuple[int, Publisher, bytes]] = deque(maxlen=KEPT)
         self._expected_ns: int | None = None
         self._answered_ns: int | None = None
         self._asked = self._answered = self._unanswered = 0
-        self._diagnosis: _Diagnosis | None = None
 
     def await_publisher(self) -> None:
         """Wait for a publisher of the topic, and subscribe to it."""
@@ -61,8 +70,12 @@ class Answers:
     def _on_answer(self, data: bytes) -> None:
         self._answered_ns = serialized_stamp_ns(data)
 
+    def sent(self, publisher: Publisher, data: bytes) -> None:
+        """Keep a message of the camera until its image is answered."""
+        self._sent.append((serialized_stamp_ns(data), publisher, data))
+
     def expect(self, stamp_ns: int) -> None:
-        """The next answer to wait for is that to the image with this stamp."""
+        """Wait for the answer to an image with this stamp; that of an earlier loop is not it."""
         self._expected_ns, self._answered_ns = stamp_ns, None
         self._asked += 1
 
@@ -74,9 +87,10 @@ class Answers:
         """
         if self._expected_ns is None:
             return
-        answered = self._session.spin_until(
-            lambda: self._answered_ns == self._expected_ns, time.monotonic() + self._answer_s
-        )
+        answered = self._answered_within(self._answer_s / 2)
+        if not answered and not self._session.stopping.is_set():
+            self._send_again()
+            answered = self._answered_within(self._answer_s / 2)
         self._expected_ns = None
         if self._session.stopping.is_set():
             return
@@ -94,6 +108,16 @@ class Answers:
         """At the end of the bag, raise an error if no image was answered."""
         if self._asked and not self._answered and not self._session.stopping.is_set():
             self._give_up()
+
+    def _answered_within(self, wait_s: float) -> bool:
+        return self._session.spin_until(
+            lambda: self._answered_ns == self._expected_ns, time.monotonic() + wait_s
+        )
+
+    def _send_again(self) -> None:
+        for stamp_ns, publisher, data in self._sent:
+            if stamp_ns == self._expected_ns:
+                publisher.publish(data)
 
     def _give_up(self) -> None:
         publishers = self._session.node.get_publishers_info_by_topic(self._topic)

@@ -19,11 +19,11 @@ from rosgraph_msgs.msg import Clock
 
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.images.stamps import serialized_stamp_ns
-from lgc_ros.ros.bags.answers import Answers
+from lgc_ros.ros.bags.answers import DEPTH, Answers
 from lgc_ros.ros.bags.topics import message_class, offered_qos
 from lgc_ros.ros.session import Session
 from lgc_ros.sources.bag_reader import open_bag, topic_listing, topic_types
-from lgc_ros.sources.bag_types import IMAGE_TYPES
+from lgc_ros.sources.bag_types import IMAGE_TYPES, INFO_TYPES
 
 if TYPE_CHECKING:
     from rosbags.highlevel import AnyReader
@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 CLOCK_TOPIC = "/clock"
 STATIC_TOPICS = ("/tf_static",)
-DEPTH = 100
 # Maximum waits for subscribers: to connect once they are discovered, which takes milliseconds or
 # longer on a busy machine, and to acknowledge the last messages.
 CONNECTED_S, ACKNOWLEDGED_S = 3.0, 10.0
@@ -70,8 +69,8 @@ class PlayOptions:
             image is held back until then, so that a slow subscriber misses none. If `wait_for`
             names image topics, only those are answered: others may be depth or another camera.
         wait_s: maximum wait for the endpoints that `wait_for` and `in_step_with` name.
-        answer_s: maximum wait for an answer; a few consecutive images without one end playback
-            with an error.
+        answer_s: maximum wait for an answer; the image is sent again after half of it, and three
+            consecutive images without an answer end playback with an error.
     """
 
     rate: float = 1.0
@@ -230,6 +229,8 @@ class _Player:
                 return
             name = self._names[connection.topic]
             self._publishers[name].publish(bytes(data))
+            if self._answers and connection.msgtype in (*IMAGE_TYPES, *INFO_TYPES):
+                self._answers.sent(self._publishers[name], bytes(data))
             self._counts[name] += 1
             progress(Played(name, data, (log_ns - self._start_ns) * 1e-9, total_s))
         if self._answers:
