@@ -271,7 +271,7 @@ def test_the_example_is_understood():
         ({"group": {"a": ["b"]}}, "unknown key 'group', did you mean 'groups'"),
     ],
 )
-def test_a_wrong_configuration_is_named(tmp_path, content, complaint):
+def test_an_invalid_configuration_is_refused_with_the_reason(tmp_path, content, complaint):
     path = tmp_path / "evaluate.yaml"
     path.write_text(yaml.safe_dump(content))
     with pytest.raises(ConfigError, match=rf"evaluate\.yaml: {complaint}"):
