@@ -293,7 +293,7 @@ def _too_slow(frames: int, drops: int, p: NodeParameters) -> str:
 
 
 def _faster(p: NodeParameters) -> list[str]:
-    """Ways to make the node faster that are not in use yet."""
+    """Settings that would make the node faster and are not in use yet."""
     options, fast = p.odometry, _fast_profile()
     remedies = []
     if options.features != fast.features or options.max_keypoints > fast.max_keypoints:

@@ -76,13 +76,13 @@ class NodeViewer:
         self._base_frame = ""
         self._name = ros.topic_name(name)
         self._parameters = ros.node.create_client(GetParameters, f"{self._name}/get_parameters")
-        for kind, topic, heard in (
+        for kind, topic, on_message in (
             (Odometry, f"{self._name}/odometry", self._on_odometry),
             (Image, f"{self._name}/matches_image", self._on_image),
             (MarkerArray, f"{self._name}/inliers", self._on_markers),
             (DiagnosticArray, "/diagnostics", self._on_diagnostics),
         ):
-            ros.node.create_subscription(kind, topic, heard, input_qos(10))
+            ros.node.create_subscription(kind, topic, on_message, input_qos(10))
         recording.log("world", rerun.ViewCoordinates.RIGHT_HAND_Z_UP, static=True)
 
     def is_connected(self) -> bool:
@@ -130,7 +130,7 @@ class NodeViewer:
             self._mounting = Mounting(self._ros.node, self._base_frame, None)
         if not self._asked and self._parameters.service_is_ready():
             self._asked = True
-            self._ask_for_mounting()
+            self._ask_for_mounting(self._mounting)
         try:
             T_bc = self._mounting.T_bc(frame)
         except ConfigError as error:
@@ -141,15 +141,15 @@ class NodeViewer:
         self._mounted = frame
         return True
 
-    def _ask_for_mounting(self) -> None:
-        """Ask the node for its parameter base_to_camera, which may be empty."""
+    def _ask_for_mounting(self, by_tf: Mounting) -> None:
+        """Ask the node for its parameter base_to_camera, which replaces TF unless it is empty."""
 
         def answered(future) -> None:
             response = future.result()
             numbers = response.values[0].double_array_value if response.values else ()
             if len(numbers):
                 T_bc = NodeParameters(base_to_camera=tuple(numbers)).T_bc
-                self._mounting.close()
+                by_tf.close()
                 self._mounting = Mounting(self._ros.node, self._base_frame, T_bc)
 
         request = GetParameters.Request(names=["base_to_camera"])

@@ -149,8 +149,8 @@ def test_models_are_compared_under_their_names(dump, models, tmp_path):
         {"all": [str(dump)]}, ("cn-8pt", "ransac"), models={"a": models["weights"], **models}
     )
     results = run(config, tmp_path)
-    ways = {(r["method"], r["model"]) for r in results["records"]}
-    assert ways == {
+    combinations = {(r["method"], r["model"]) for r in results["records"]}
+    assert combinations == {
         ("ransac", None),
         ("cn-8pt", "a"),
         ("cn-8pt", "weights"),

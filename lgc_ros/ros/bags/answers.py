@@ -143,8 +143,8 @@ class _Diagnosis:
 
         Later reports may complain about missing images while the player waits for an answer.
         """
-        said = self._last | self._first
-        return next((said[name] for name in said if name.partition(":")[0] in nodes), "")
+        reports = self._last | self._first
+        return next((reports[name] for name in reports if name.partition(":")[0] in nodes), "")
 
     def forget(self) -> None:
         """Forget earlier reports, because an image was answered."""

@@ -72,12 +72,12 @@ def assert_metres_from_the_first_step(answers, frames):
     first = next(i for i in range(2, len(answers)) if answers[i].pose.covariance[0] < 1.0)
     assert first < len(answers) - 1
     for i in range(2, len(answers)):
-        way = distance_m(answers[: i + 1])
+        distance = distance_m(answers[: i + 1])
         if i < first:
-            assert way < 0.1 * true_distance_m(frames[: i + 1])
+            assert distance < 0.1 * true_distance_m(frames[: i + 1])
             assert answers[i].pose.covariance[0] > 10**2
         else:
-            assert way == pytest.approx(2 * true_distance_m(frames[: i + 1]), rel=0.1)
+            assert distance == pytest.approx(2 * true_distance_m(frames[: i + 1]), rel=0.1)
             assert answers[i].pose.covariance[0] < 0.1
 
 
@@ -124,10 +124,10 @@ def test_wheel_odometry_gives_metric_scale(robot, camera, frames, source):
         wheels = robot.speak(Odometry, "odom", QUEUE)
         for message in wheel_odometry(camera, frames, source):
             wheels.publish(message)
-        way = distance_m([camera.show(frame) for frame in frames[1:]])
+        distance = distance_m([camera.show(frame) for frame in frames[1:]])
         report = values(fresh_report(robot))
         robot.node.destroy_publisher(wheels)
-    assert way == pytest.approx(2 * true_distance_m(frames[1:]), rel=0.1)
+    assert distance == pytest.approx(2 * true_distance_m(frames[1:]), rel=0.1)
     assert report["scale"] == "odom"
     assert int(report["odom_messages"]) > 0
     assert report["scale_known"].endswith("%")
