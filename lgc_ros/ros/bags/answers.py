@@ -75,7 +75,8 @@ class Answers:
         self._sent.append((serialized_stamp_ns(data), publisher, data))
 
     def expect(self, stamp_ns: int) -> None:
-        self._expected_ns = stamp_ns
+        """Wait for the answer to an image with this stamp; that of an earlier loop is not it."""
+        self._expected_ns, self._answered_ns = stamp_ns, None
         self._asked += 1
 
     def await_last(self) -> None:
@@ -142,8 +143,8 @@ class _Diagnosis:
 
         Later reports may complain about missing images while the player waits for an answer.
         """
-        said = self._last | self._first
-        return next((said[name] for name in said if name.partition(":")[0] in nodes), "")
+        reports = self._last | self._first
+        return next((reports[name] for name in reports if name.partition(":")[0] in nodes), "")
 
     def forget(self) -> None:
         """Forget earlier reports, because an image was answered."""
