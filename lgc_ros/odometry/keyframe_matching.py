@@ -39,7 +39,7 @@ EXPLAINED_SHARE = 0.8
 # The same where no filter has rejected outliers, for a pose from optical flow.
 UNFILTERED_SHARE = 0.3
 # Share of the filtered matches that must agree with the motion that a map is initialized from.
-FIRST_SHARE = 0.4
+FIRST_SHARE = 0.5
 
 
 class KeyframeMatcher:

@@ -209,6 +209,14 @@ class LandmarkMap:
         shared = [(int(mask[keyframe.landmark_ids].sum()), keyframe) for keyframe in newest_first]
         return sorted(shared, key=lambda item: -item[0])
 
+    def latest_with_landmarks(self, count: int, other_than: Keyframe) -> list[Keyframe]:
+        """Other keyframes that show at least so many landmarks, newest first."""
+        return [
+            keyframe
+            for keyframe in self.keyframes[::-1]
+            if keyframe is not other_than and np.count_nonzero(keyframe.landmark_ids >= 0) >= count
+        ]
+
     def predicted_observations(
         self, keyframe: Keyframe, others: list[Keyframe]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

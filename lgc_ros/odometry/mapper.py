@@ -16,7 +16,7 @@ from lgc_ros.odometry.map_check import MapCheck
 from lgc_ros.odometry.mapping import insert_keyframe
 from lgc_ros.odometry.metric_scale import Correction, MetricScale
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.tracking import Pose, Track
+from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
 from lgc_ros.runtime.stage_timer import StageTimer
 
 
@@ -91,16 +91,29 @@ class Mapper:
         """
         view = with_keypoints(request.frame, request.extract())
         timer.lap("features")
-        reference = request.reference
-        track = self._match(view, reference, self._map, timer, request.pose)
-        if track.pose is None or not self._check.accepts(view, track):
+        track = self._confirmed_by_keypoints(view, request, timer)
+        if track is None or track.pose is None:
             return None
         keyframe = insert_keyframe(self._map, view, track, track.pose, self._options)
-        correction = self._scale.measure(keyframe, reference, request.depth, about=keyframe.center)
+        correction = self._scale.measure(
+            keyframe, track.reference, request.depth, about=keyframe.center
+        )
         if correction.factor != 1.0:
             self._map.rescale(*correction)
         timer.lap("map")
         return MappedKeyframe(keyframe, view, track, correction)
+
+    def _confirmed_by_keypoints(
+        self, view: View, request: KeyframeRequest, timer: StageTimer
+    ) -> Track | None:
+        """The request matched to its reference or, if that was blurred, to a keyframe before."""
+        reference, retries = request.reference, self._options.retry_keyframes
+        others = self._map.latest_with_landmarks(MIN_LANDMARKS, other_than=reference)
+        for keyframe in (reference, *others[:retries]):
+            track = self._match(view, keyframe, self._map, timer, request.pose)
+            if track.pose is not None:
+                return track if self._check.accepts(view, track) else None
+        return None
 
     def start(self, request: KeyframeRequest) -> None:
         """Insert a keyframe in the background."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.context import Context
 from lgc_ros.odometry.keyframe_policy import few_matches_left
@@ -75,12 +73,7 @@ class MatchPath:
         matched = c.check.trusts_two_views(best)
         if matched and not c.map.initialized:
             return best
-        others = [
-            keyframe
-            for keyframe in c.map.keyframes[::-1]
-            if keyframe is not current
-            and np.count_nonzero(keyframe.landmark_ids >= 0) >= MIN_LANDMARKS
-        ]
+        others = c.map.latest_with_landmarks(MIN_LANDMARKS, other_than=current)
         for keyframe in others[: 1 if matched else c.options.retry_keyframes]:
             track = c.match(view, keyframe, c.map, timer)
             if track.pose is not None:
