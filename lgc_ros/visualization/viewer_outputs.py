@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lgc_ros.errors import ConfigError, LgcError
-from lgc_ros.runtime.output_files import complete_file
+from lgc_ros.runtime.output_files import complete_file, piped_file
 from lgc_ros.visualization.viewer_parts import layout
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ def open_output(name: str, place: str | None, save: Path | None, image: str) -> 
         rerun.serve_web_viewer(web_port=web_port, open_browser=True, connect_to=address)
         output.url = f"http://127.0.0.1:{web_port}/?url={address.replace('+', '%2B')}"
     if save is not None:
-        sinks.append(rerun.FileSink(str(output._file.enter_context(complete_file(save)))))
+        temporary = output._file.enter_context(complete_file(save))
+        # On a full disk, Rerun alone would wait for ever.
+        sinks.append(rerun.FileSink(output._file.enter_context(piped_file(temporary))))
     recording.set_sinks(*sinks, default_blueprint=layout(image))
     recording.send_recording_name(name)
     return output
