@@ -94,7 +94,7 @@ def match(
 
     if out:
         check_picture(out)
-    views = _read_view(image0, camera, max_size), _read_view(image1, camera1 or camera, max_size)
+    views = _read_views((image0, image1), (camera, camera1 or camera), max_size)
     for warning in dict.fromkeys(w for _, view in views for w in camera_warnings(view)):
         log.warning(warning)
     true_pose = read_pose(gt) if gt else None
@@ -123,17 +123,28 @@ def match(
     echo_written(out, json_file)
 
 
-def _read_view(path: Path, choice: str, max_size: int | None) -> View:
-    """An image and the camera chosen for it, shrunk to a maximum size."""
+def _read_views(
+    paths: tuple[Path, Path], choices: tuple[str, str], max_size: int | None
+) -> list[View]:
+    """The images and the cameras chosen for them, shrunk to a maximum size.
+
+    The second image gets the camera of the first if it would be the same: one guess, one warning.
+    """
     from lgc_ros.images.frame import read_image
     from lgc_ros.images.resize import limit_size
-    from lgc_ros.sources.camera_choice import SampleImage, choose_camera
+    from lgc_ros.sources.camera_choice import EXIF, SampleImage, choose_camera
 
-    image = read_image(path)
-    size = image.shape[1], image.shape[0]
-    camera = choose_camera(choice, lambda: SampleImage(size, path))
-    camera.check_image(image, name=str(path))
-    return limit_size(image, camera, max_size)
+    images = [read_image(path) for path in paths]
+    first, second = (
+        SampleImage((image.shape[1], image.shape[0]), path)
+        for image, path in zip(images, paths, strict=True)
+    )
+    camera0 = camera1 = choose_camera(choices[0], lambda: first)
+    if choices[0] != choices[1] or first.size != second.size or choices[1] == EXIF:
+        camera1 = choose_camera(choices[1], lambda: second)
+    for image, camera, path in zip(images, (camera0, camera1), paths, strict=True):
+        camera.check_image(image, name=str(path))
+    return [limit_size(images[0], camera0, max_size), limit_size(images[1], camera1, max_size)]
 
 
 def _match_views(pipeline: TwoViewPipeline, view0: View, view1: View) -> TwoViewResult:
