@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -120,12 +121,11 @@ def run(
         camera_info_topic=camera_info_topic,
         **scale_topics(source, kind, choices, odom_topic, depth_topic),
     )
-    if (view or save_view) and len(choices) > 1:
-        raise ConfigError("--view and --save-view show one method: give --method once")
     recipe = run_recipe(
         source, camera, gt, every, limit, kind=kind, fps=fps, image_topic=image_topic
     )
-    with viewing(opened.name, view, save_view) as viewer:
+    methods = [choice.method for choice in choices]
+    with viewing(opened.name, methods, view, save_view) as viewers:
         run_methods(
             opened,
             choices,
@@ -135,7 +135,7 @@ def run(
             force=force,
             video=video,
             report=report,
-            viewer=viewer,
+            viewers=viewers,
         )
 
 
@@ -225,7 +225,7 @@ def run_methods(
     video: bool = False,
     report: bool = False,
     json_file: Path | None = None,
-    viewer: Viewer | None = None,
+    viewers: Mapping[str, Viewer] | None = None,
 ) -> None:
     """Run each choice of settings, several into a folder each; Ctrl-C skips the remaining ones."""
     from lgc_ros.evaluation.results import comparison, results_folder, write_comparison, write_run
@@ -239,6 +239,7 @@ def run_methods(
             target = folder / choice.method if len(options) > 1 else folder
             with video_writer(target / VIDEO) if video else nullcontext() as writer:
                 pictures = RunPictures() if report else None
+                viewer = (viewers or {}).get(choice.method)
                 done = _run_one(source, choice, align, recipe, writer, pictures, viewer)
                 write_run(target, done)  # before the video can fail
                 if pictures:
