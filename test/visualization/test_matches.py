@@ -60,7 +60,7 @@ def test_few_lines_are_drawn_however_many_matches_there_are():
     picture = draw_matches(gray, gray, points, points, np.ones(900, bool))
     rows = np.ptp(picture[:, 200], axis=1) > 20
     assert 0 < np.count_nonzero(rows) <= 3 * MAX_GOOD
-    motion = draw_motion(gray, points, points + [300, 0], np.ones(900, bool))
+    motion = draw_motion(gray, points, points + np.array([300, 0]), np.ones(900, bool))
     rows = np.ptp(motion[:, 200], axis=1) > 20
     assert 0 < np.count_nonzero(rows) <= 3 * MAX_GOOD
 
