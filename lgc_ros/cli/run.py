@@ -52,6 +52,17 @@ log = logging.getLogger(__name__)
 
 VIDEO, REPORT = "video.mp4", "report.html"
 
+SourceArgument = Annotated[
+    str,
+    typer.Argument(
+        help="KITTI, TUM or EuRoC sequence, image folder, 'FOLDER/*.png' (in quotes), video, "
+        "rosbag2, /dev/video0, URL, GStreamer pipeline, or synthetic:walk."
+    ),
+]
+VideoOption = Annotated[
+    bool, typer.Option("--video", help="Also write video.mp4 with annotated frames.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
@@ -59,13 +70,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="KITTI, TUM or EuRoC sequence, image folder, 'FOLDER/*.png' (in quotes), video, "
-            "rosbag2, /dev/video0, URL, GStreamer pipeline, or synthetic:walk."
-        ),
-    ],
+    source: SourceArgument,
     camera: CameraOption = None,
     kind: KindOption = None,
     method: MethodsOption = None,
@@ -77,9 +82,7 @@ def run(
     fps: FpsOption = None,
     gt: GroundTruthOption = None,
     align: AlignOption = "sim3",
-    video: Annotated[
-        bool, typer.Option("--video", help="Also write video.mp4 with annotated frames.")
-    ] = False,
+    video: VideoOption = False,
     report: ReportOption = False,
     view: ViewOption = None,
     save_view: SaveViewOption = None,
