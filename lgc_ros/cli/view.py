@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import track
 
 from lgc_ros.cli.errors import stderr
-from lgc_ros.cli.output import echo_written
+from lgc_ros.cli.output import echo_written, progress_bar
 from lgc_ros.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -161,10 +160,11 @@ def _view_folder(folder: Path, place: str | None, save: Path | None) -> None:
         for method, states in states_of.items():
             shown = method == first  # images are the same for all methods
             frames = frames_of_run(folders[method], states) if shown else repeat(None)
-            pairs = zip(frames, states, strict=False)
-            reading = track(pairs, "reading", len(states), console=stderr, transient=True)
-            for frame, state in reading:
-                viewers[method].add(frame, state)
+            with progress_bar(f"reading {method}") as update:
+                update(total=len(states))
+                for frame, state in zip(frames, states, strict=False):
+                    viewers[method].add(frame, state)
+                    update(advance=1)
 
 
 def _view_file(path: Path, web: bool) -> None:
