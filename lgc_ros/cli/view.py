@@ -116,7 +116,7 @@ def viewing(
         return
     from lgc_ros.visualization.viewer import IMAGE, method_viewers
 
-    with _open_place(title, place, save, IMAGE) as output:
+    with _open_place(title, place, save, IMAGE, len(methods)) as output:
         yield method_viewers(output.recording, methods)
         if output.url:
             _wait(output.url)
@@ -124,12 +124,12 @@ def viewing(
 
 @contextmanager
 def _open_place(
-    title: str, place: str | None, save: Path | None, image: str
+    title: str, place: str | None, save: Path | None, image: str, methods: int = 1
 ) -> Iterator[ViewerOutput]:
     """An open recording, closed at the end."""
     from lgc_ros.visualization.viewer_outputs import open_output
 
-    output = open_output(title, place, save, image)
+    output = open_output(title, place, save, image, methods)
     if output.url:
         stderr.print(f"viewer: {output.url}", highlight=False, soft_wrap=True)
     try:

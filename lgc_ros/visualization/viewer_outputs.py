@@ -39,11 +39,14 @@ class ViewerOutput:
         self._file.close()
 
 
-def open_output(name: str, place: str | None, save: Path | None, image: str) -> ViewerOutput:
+def open_output(
+    name: str, place: str | None, save: Path | None, image: str, methods: int = 1
+) -> ViewerOutput:
     """Start a recording that goes to a window, to the browser, to a file, or to several of these.
 
-    `image` is the path at which the image will be logged. A file is complete when the output is
-    closed. The server for the browser listens on this machine only.
+    `image` is the path at which the image will be logged, `methods` the number of methods shown.
+    A file is complete when the output is closed. The server for the browser listens on this
+    machine only.
     """
     import rerun
 
@@ -71,7 +74,7 @@ def open_output(name: str, place: str | None, save: Path | None, image: str) -> 
         temporary = output._file.enter_context(complete_file(save))
         # On a full disk, Rerun alone would wait for ever.
         sinks.append(rerun.FileSink(output._file.enter_context(piped_file(temporary))))
-    recording.set_sinks(*sinks, default_blueprint=layout(image))
+    recording.set_sinks(*sinks, default_blueprint=layout(image, methods))
     recording.send_recording_name(name)
     return output
 

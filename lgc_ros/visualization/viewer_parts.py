@@ -134,8 +134,11 @@ def rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-def layout(image: str) -> Blueprint:
-    """The arrangement: world left; the image at this path, status and plots right."""
+def layout(image: str, methods: int = 1) -> Blueprint:
+    """The arrangement: world left; the image at this path, status and plots right.
+
+    Each of the methods has a strip of its own for its status.
+    """
     from rerun import blueprint as rrb
 
     legend: Any = rrb.PlotLegend(corner=rrb.Corner2D.RightTop)
@@ -154,7 +157,7 @@ def layout(image: str) -> Blueprint:
                     ),
                     rrb.TextLogView(origin="log", name="changes of status"),
                 ),
-                row_shares=[4, 1, 2.5, 2.5],
+                row_shares=[4, 0.4 + 0.6 * methods, 2.5, 2.5],
             ),
             column_shares=[3, 2],
         ),
