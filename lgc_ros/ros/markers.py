@@ -76,8 +76,8 @@ def _frusta(state: OdometryState, keyframes: Sequence[Keyframe], depth: float) -
 
 def matches_picture(image: np.ndarray, state: OdometryState) -> np.ndarray:
     """BGR image with the motion of keypoints since the keyframe: inliers green, others red."""
-    agree = f"{state.counts.get('inliers', 0)} of {state.counts.get('matches', 0)} matches agree"
-    caption = [f"{state.status}: {agree}"]
+    inliers, matches = (state.counts.get(name, 0) for name in ("inliers", "matches"))
+    caption = [f"{state.status}: {inliers} inliers of {matches} matches"]
     if state.relative is None:
         nothing = np.empty((0, 2))
         return draw_motion(image, nothing, nothing, np.empty(0, bool), caption)
