@@ -69,6 +69,14 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page):
     assert not broken
 
 
+def test_every_page_of_the_docs_says_first_what_the_reader_will_have_at_its_end():
+    pages = {page: page.read_text() for page in (ROOT / "docs").glob("*.md")}
+    assert len(pages) > 10
+    start = re.compile(r"# .+\n\n(At the end of this page|This page) ")
+    silent = {page.name for page, text in pages.items() if not start.match(text)}
+    assert silent <= {"features.md"}
+
+
 @PAGES
 def test_lines_of_prose_are_at_most_110_characters_wide(page):
     prose, _ = split_fences(page.read_text())

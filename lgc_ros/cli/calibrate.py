@@ -22,6 +22,33 @@ MAX_FRAMES = 300  # of a long video that are searched by default
 GOOD_COVERAGE = 0.6  # of the image in which corners were seen
 GOOD_SIGMA = 0.01  # of the focal length, relative
 
+SourceArgument = Annotated[
+    str, typer.Argument(help="Video, folder of photos, bag or camera that shows the board.")
+]
+BoardOption = Annotated[
+    str,
+    typer.Option(metavar="COLSxROWS", help="Inner corners of the board: 9x6 has 10x7 squares."),
+]
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="plumb_bob (most lenses), rational_polynomial (wide) or equidistant (fisheye).",
+    ),
+]
+EveryOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help=f"Search every N-th frame only. Default: about {MAX_FRAMES} frames.",
+    ),
+]
+ViewsOption = Annotated[
+    int, typer.Option(min=5, metavar="N", help="Number of views used, those that differ most.")
+]
+OutOption = Annotated[Path, typer.Option(metavar="FILE", help="File to write.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
@@ -29,38 +56,13 @@ def register(app: typer.Typer) -> None:
 
 
 def calibrate(
-    source: Annotated[
-        str, typer.Argument(help="Video, folder of photos, bag or camera that shows the board.")
-    ],
-    board: Annotated[
-        str,
-        typer.Option(
-            metavar="COLSxROWS", help="Inner corners of the board: 9x6 has 10x7 squares."
-        ),
-    ],
+    source: SourceArgument,
+    board: BoardOption,
     square: Annotated[float, typer.Option(metavar="M", help="Side of a square in metres.")],
-    model: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="plumb_bob (most lenses), rational_polynomial (wide) or equidistant (fisheye).",
-        ),
-    ] = "plumb_bob",
-    every: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help=f"Search every N-th frame only. Default: about {MAX_FRAMES} frames.",
-        ),
-    ] = None,
-    views: Annotated[
-        int,
-        typer.Option(min=5, metavar="N", help="Number of views used, those that differ most."),
-    ] = 50,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")] = Path(
-        "camera.yaml"
-    ),
+    model: ModelOption = "plumb_bob",
+    every: EveryOption = None,
+    views: ViewsOption = 50,
+    out: OutOption = Path("camera.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Calibrate a camera from a video or photos of a chessboard.

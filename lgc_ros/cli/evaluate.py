@@ -52,6 +52,22 @@ PairMethodsOption = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME", help=f"{METHOD_HELP} Repeat to compare several."),
 ]
+PairFeaturesOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="As for `lgc match`, or stored:SUFFIX for HDF5 files beside the images, e.g. "
+        "stored:.sift-2000.hdf5 or stored:.desc.h5 (LIFT).",
+    ),
+]
+PairOutOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        callback=check_folder,
+        help="Write results.json, errors.csv and a plot to this folder.",
+    ),
+]
 ImageFolderOption = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Image folder. Default: images/ beside pairs.txt."),
@@ -77,14 +93,7 @@ def pairs(
     folder: Annotated[Path, typer.Argument(help="Folder with pairs.txt and images/.")],
     method: PairMethodsOption = None,
     keypoints: KeypointsOption = 2000,
-    features: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="As for `lgc match`, or stored:SUFFIX for HDF5 files beside the images, e.g. "
-            "stored:.sift-2000.hdf5 or stored:.desc.h5 (LIFT).",
-        ),
-    ] = "sift",
+    features: PairFeaturesOption = "sift",
     extractor_model: ExtractorModelOption = None,
     model: ModelOption = None,
     device: DeviceOption = "auto",
@@ -93,14 +102,7 @@ def pairs(
     limit: PairLimitOption = None,
     skip_bad: SkipBadOption = False,
     json_file: JsonOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            callback=check_folder,
-            help="Write results.json, errors.csv and a plot to this folder.",
-        ),
-    ] = None,
+    out: PairOutOption = None,
     force: ForceOption = False,
 ) -> None:
     """Score two-view methods on image pairs with known poses.
@@ -253,7 +255,7 @@ def bag(
     )
     if opened.ground_truth is None:
         log.warning("no ground truth, so no errors: give --gt TOPIC or --gt FILE")
-    recipe = run_recipe(bag, camera, gt, every, limit)
+    recipe = run_recipe(bag, camera, gt, every, limit, image_topic=image_topic)
     run_methods(
         opened, choices, align, recipe, out, force=force, report=report, json_file=json_file
     )

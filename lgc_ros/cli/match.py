@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -88,15 +89,11 @@ def match(
     from lgc_ros.estimation.two_view import TwoViewPipeline, estimator_options
     from lgc_ros.evaluation.pair_metrics import score_result
     from lgc_ros.evaluation.pairs import read_pose
-    from lgc_ros.geometry.camera_checks import camera_warnings
-    from lgc_ros.images.resize import limit_size
     from lgc_ros.visualization.matches import check_picture, draw_two_view, write_image
 
     if out:
         check_picture(out)
-    views = _read_view(image0, camera, max_size), _read_view(image1, camera1 or camera, max_size)
-    for warning in dict.fromkeys(w for _, view in views for w in camera_warnings(view)):
-        log.warning(warning)
+    views = _read_views((image0, image1), (camera, camera1 or camera), max_size)
     true_pose = read_pose(gt) if gt else None
     options = estimator_options(method, threshold)
     sizes = " and ".join(f"{view.width}x{view.height}" for _, view in views)
@@ -104,9 +101,7 @@ def match(
         pipeline = TwoViewPipeline(
             method, features, keypoints, model, device, options, extractor_model=extractor_model
         )
-        with suppress(LgcError):  # load and compile everything before time is measured
-            _match_views(pipeline, *(limit_size(*view, WARM_UP_PX) for view in views))
-        result = _match_views(pipeline, *views)
+        result = _match_warm(pipeline, views)
 
     summary = {"method": method, **result.as_dict()}
     if true_pose is not None:
@@ -123,22 +118,45 @@ def match(
     echo_written(out, json_file)
 
 
-def _read_view(path: Path, choice: str, max_size: int | None) -> View:
-    """An image and the camera chosen for it, shrunk to a maximum size."""
+def _read_views(
+    paths: tuple[Path, Path], choices: tuple[str, str], max_size: int | None
+) -> list[View]:
+    """The images and the cameras chosen for them, shrunk to a maximum size.
+
+    The second image gets the camera of the first if it would be the same: one guess, one warning.
+    """
+    from lgc_ros.geometry.camera_checks import camera_warnings
     from lgc_ros.images.frame import read_image
     from lgc_ros.images.resize import limit_size
-    from lgc_ros.sources.camera_choice import SampleImage, choose_camera
+    from lgc_ros.sources.camera_choice import EXIF, SampleImage, choose_camera
 
-    image = read_image(path)
-    size = image.shape[1], image.shape[0]
-    camera = choose_camera(choice, lambda: SampleImage(size, path))
-    camera.check_image(image, name=str(path))
-    return limit_size(image, camera, max_size)
+    images = [read_image(path) for path in paths]
+    first, second = (
+        SampleImage((image.shape[1], image.shape[0]), path)
+        for image, path in zip(images, paths, strict=True)
+    )
+    camera0 = camera1 = choose_camera(choices[0], lambda: first)
+    if choices[0] != choices[1] or first.size != second.size or choices[1] == EXIF:
+        camera1 = choose_camera(choices[1], lambda: second)
+    for image, camera, path in zip(images, (camera0, camera1), paths, strict=True):
+        camera.check_image(image, name=str(path))
+    views = [limit_size(images[0], camera0, max_size), limit_size(images[1], camera1, max_size)]
+    for warning in dict.fromkeys(w for _, camera in views for w in camera_warnings(camera)):
+        log.warning(warning)
+    return views
 
 
-def _match_views(pipeline: TwoViewPipeline, view0: View, view1: View) -> TwoViewResult:
-    (image0, camera0), (image1, camera1) = view0, view1
-    return pipeline(image0, image1, camera0, camera1)
+def _match_warm(pipeline: TwoViewPipeline, views: Sequence[View]) -> TwoViewResult:
+    """Match after everything was loaded and compiled, so that this is not in the time measured."""
+    from lgc_ros.images.resize import limit_size
+
+    def match_views(view0: View, view1: View) -> TwoViewResult:
+        (image0, camera0), (image1, camera1) = view0, view1
+        return pipeline(image0, image1, camera0, camera1)
+
+    with suppress(LgcError):
+        match_views(*(limit_size(*view, WARM_UP_PX) for view in views))
+    return match_views(*views)
 
 
 def _print_pose(summary: dict) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -140,27 +140,21 @@ ScaleOption = Annotated[
         "camera_height:METRES.",
     ),
 ]
-ImageTopicOption = Annotated[
-    str | None,
-    typer.Option(metavar="TOPIC", help="Bags: image topic. Default: found by type."),
-]
+
+
+def _bag_topic(help_text: str, only_with: str = "") -> Any:
+    return typer.Option(metavar="TOPIC", help=f"Bags{only_with}: {help_text}")
+
+
+ImageTopicOption = Annotated[str | None, _bag_topic("image topic. Default: found by type.")]
 InfoTopicOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TOPIC", help="Bags: CameraInfo topic. Default: the one of the image topic."
-    ),
+    str | None, _bag_topic("CameraInfo topic. Default: the one of the image topic.")
 ]
 OdomTopicOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TOPIC", help="Bags, --scale odom: wheel odometry topic. Default: found by type."
-    ),
+    str | None, _bag_topic("wheel odometry topic. Default: found by type.", ", --scale odom")
 ]
 DepthTopicOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TOPIC", help="Bags, --scale depth: depth image topic. Default: found by type."
-    ),
+    str | None, _bag_topic("depth image topic. Default: found by type.", ", --scale depth")
 ]
 GroundTruthOption = Annotated[
     str | None,

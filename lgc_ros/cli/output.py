@@ -80,6 +80,8 @@ def progress_bar(
         *extra,
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=stderr, transient=True) as bar:
+    # In a file, all that a bar leaves behind is an empty line.
+    hidden = not stderr.is_terminal
+    with Progress(*columns, console=stderr, transient=True, disable=hidden) as bar:
         task = bar.add_task(title, total=None, **fields)
         yield lambda **changes: bar.update(task, **changes)

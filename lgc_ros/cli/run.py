@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -51,6 +52,17 @@ log = logging.getLogger(__name__)
 
 VIDEO, REPORT = "video.mp4", "report.html"
 
+SourceArgument = Annotated[
+    str,
+    typer.Argument(
+        help="KITTI, TUM or EuRoC sequence, image folder, 'FOLDER/*.png' (in quotes), video, "
+        "rosbag2, /dev/video0, URL, GStreamer pipeline, or synthetic:walk."
+    ),
+]
+VideoOption = Annotated[
+    bool, typer.Option("--video", help="Also write video.mp4 with annotated frames.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
@@ -58,13 +70,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="KITTI, TUM or EuRoC sequence, image folder, 'FOLDER/*.png' (in quotes), video, "
-            "rosbag2, /dev/video0, URL, GStreamer pipeline, or synthetic:walk."
-        ),
-    ],
+    source: SourceArgument,
     camera: CameraOption = None,
     kind: KindOption = None,
     method: MethodsOption = None,
@@ -76,9 +82,7 @@ def run(
     fps: FpsOption = None,
     gt: GroundTruthOption = None,
     align: AlignOption = "sim3",
-    video: Annotated[
-        bool, typer.Option("--video", help="Also write video.mp4 with annotated frames.")
-    ] = False,
+    video: VideoOption = False,
     report: ReportOption = False,
     view: ViewOption = None,
     save_view: SaveViewOption = None,
@@ -120,12 +124,11 @@ def run(
         camera_info_topic=camera_info_topic,
         **scale_topics(source, kind, choices, odom_topic, depth_topic),
     )
-    if (view or save_view) and len(choices) > 1:
-        raise ConfigError("--view and --save-view show one method: give --method once")
     recipe = run_recipe(
         source, camera, gt, every, limit, kind=kind, fps=fps, image_topic=image_topic
     )
-    with viewing(opened.name, view, save_view) as viewer:
+    methods = [choice.method for choice in choices]
+    with viewing(opened.name, methods, view, save_view) as viewers:
         run_methods(
             opened,
             choices,
@@ -135,7 +138,7 @@ def run(
             force=force,
             video=video,
             report=report,
-            viewer=viewer,
+            viewers=viewers,
         )
 
 
@@ -225,7 +228,7 @@ def run_methods(
     video: bool = False,
     report: bool = False,
     json_file: Path | None = None,
-    viewer: Viewer | None = None,
+    viewers: Mapping[str, Viewer] | None = None,
 ) -> None:
     """Run each choice of settings, several into a folder each; Ctrl-C skips the remaining ones."""
     from lgc_ros.evaluation.results import comparison, results_folder, write_comparison, write_run
@@ -239,6 +242,7 @@ def run_methods(
             target = folder / choice.method if len(options) > 1 else folder
             with video_writer(target / VIDEO) if video else nullcontext() as writer:
                 pictures = RunPictures() if report else None
+                viewer = (viewers or {}).get(choice.method)
                 done = _run_one(source, choice, align, recipe, writer, pictures, viewer)
                 write_run(target, done)  # before the video can fail
                 if pictures:

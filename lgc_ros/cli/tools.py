@@ -25,12 +25,13 @@ def register(app: typer.Typer) -> None:
 
 def synth(
     folder: Annotated[Path, typer.Argument(help="Folder to write.")],
+    world: Annotated[str, typer.Option(metavar="NAME", help="room or street.")] = "room",
     trajectory: Annotated[
         str, typer.Option(metavar="NAME", help="walk, loop, rotation or standstill.")
     ] = "walk",
     frames: Annotated[int, typer.Option(min=1, metavar="N", help="Number of frames.")] = 200,
     rate: Annotated[float, typer.Option(metavar="HZ", help="Frames per second.")] = 20.0,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the room and the path.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the world and the path.")] = 0,
     noise: Annotated[
         float,
         typer.Option(
@@ -55,7 +56,7 @@ def synth(
     }
     if format_ not in writers:
         raise ConfigError(f"unknown format {format_!r}: use {' or '.join(writers)}")
-    source = SyntheticSource(trajectory, frames, rate_hz=rate, seed=seed, noise=noise)
+    source = SyntheticSource(trajectory, frames, rate_hz=rate, seed=seed, kind=world, noise=noise)
     writers[format_](
         source, folder, progress=lambda frames: track(frames, "rendering", console=stderr)
     )

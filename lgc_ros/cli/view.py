@@ -5,16 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import track
 
 from lgc_ros.cli.errors import stderr
-from lgc_ros.cli.output import echo_written
+from lgc_ros.cli.output import echo_written, progress_bar
 from lgc_ros.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def view(
 
     Shows images with landmarks, the trajectory and ground truth, status, counts
     and timing, on a time line to scrub. Landmarks by score, keyframes and timing
-    are in what `lgc run --save-view` wrote, not in a folder of results.
+    are in what `lgc run --save-view` wrote, not in a folder of results. Several
+    methods are shown in one world, aligned with the first.
 
     Examples:
 
@@ -103,27 +104,32 @@ def view(
 
 
 @contextmanager
-def viewing(title: str, place: str | None, save: Path | None) -> Iterator[Viewer | None]:
-    """A viewer, or None if none is wanted; in the browser it stays open until Ctrl-C."""
-    if place is None and save is None:
-        yield None
-        return
-    from lgc_ros.visualization.viewer import IMAGE, Viewer
+def viewing(
+    title: str, methods: Sequence[str], place: str | None, save: Path | None
+) -> Iterator[Mapping[str, Viewer]]:
+    """A viewer for each method, or none if none is wanted.
 
-    with _open_place(title, place, save, IMAGE) as output:
-        yield Viewer(output.recording)
+    In the browser it stays open until Ctrl-C.
+    """
+    if place is None and save is None:
+        yield {}
+        return
+    from lgc_ros.visualization.viewer import IMAGE, method_viewers
+
+    with _open_place(title, place, save, IMAGE, len(methods)) as output:
+        yield method_viewers(output.recording, methods)
         if output.url:
             _wait(output.url)
 
 
 @contextmanager
 def _open_place(
-    title: str, place: str | None, save: Path | None, image: str
+    title: str, place: str | None, save: Path | None, image: str, methods: int = 1
 ) -> Iterator[ViewerOutput]:
     """An open recording, closed at the end."""
     from lgc_ros.visualization.viewer_outputs import open_output
 
-    output = open_output(title, place, save, image)
+    output = open_output(title, place, save, image, methods)
     if output.url:
         stderr.print(f"viewer: {output.url}", highlight=False, soft_wrap=True)
     try:
@@ -143,17 +149,22 @@ def _wait(url: str) -> None:
 
 
 def _view_folder(folder: Path, place: str | None, save: Path | None) -> None:
-    from lgc_ros.evaluation.stored_run import frames_of_run, read_states
+    from lgc_ros.evaluation.stored_run import frames_of_run, method_folders, read_states
 
-    states = read_states(folder)
-    with viewing(str(folder), place, save) as viewer:
-        if viewer is None:
-            return
-        if (folder / CLOUD).is_file():
-            viewer.add_cloud(folder / CLOUD)
-        pairs = zip(frames_of_run(folder, states), states, strict=True)
-        for frame, state in track(pairs, "reading", len(states), console=stderr, transient=True):
-            viewer.add(frame, state)
+    folders = method_folders(folder)
+    states_of = {method: read_states(path) for method, path in folders.items()}
+    first = next(iter(folders))
+    with viewing(str(folder), list(folders), place, save) as viewers:
+        if (folders[first] / CLOUD).is_file():
+            viewers[first].add_cloud(folders[first] / CLOUD)
+        for method, states in states_of.items():
+            shown = method == first  # images are the same for all methods
+            frames = frames_of_run(folders[method], states) if shown else repeat(None)
+            with progress_bar(f"reading {method}") as update:
+                update(total=len(states))
+                for frame, state in zip(frames, states, strict=False):
+                    viewers[method].add(frame, state)
+                    update(advance=1)
 
 
 def _view_file(path: Path, web: bool) -> None:

@@ -108,17 +108,18 @@ def run_bench(
     return {
         "machine": _machine(device),
         "rounds": rounds,
-        "ms": {
-            method: {stage: spread(values) for stage, values in by_stage.items()}
-            for method, by_stage in stages.items()
-        },
-        "filter_ms": {name: spread(values) for name, values in filtering.items()},
-        "extraction_ms": {name: spread(values) for name, values in extraction.items()},
-        "frame_ms": {name: spread(values) for name, values in per_frame.items()},
-        "realtime_ms": {name: spread(values) for name, values in realtime.items()},
+        "ms": {method: _spreads(by_stage) for method, by_stage in stages.items()},
+        "filter_ms": _spreads(filtering),
+        "extraction_ms": _spreads(extraction),
+        "frame_ms": _spreads(per_frame),
+        "realtime_ms": _spreads(realtime),
         "ratios": {name: float(np.median(values)) for name, values in ratios.items()},
-        "ratio_spread": {name: spread(values) for name, values in ratios.items()},
+        "ratio_spread": _spreads(ratios),
     }
+
+
+def _spreads(times: Times) -> dict:
+    return {name: spread(values) for name, values in times.items()}
 
 
 def take_turns(cases: Cases, rounds: int, tick: Callable[[], None]) -> Times:

@@ -189,8 +189,7 @@ def run_odometry(
             _replace(states, revised)
             if frame.T_wc is not None:
                 truth.append((frame.stamp_ns, frame.T_wc))
-            cloud.add(frame, state)
-            _draw(frame, state, video, pictures)
+            _draw(frame, state, cloud, video, pictures)
             if viewer is not None:
                 viewer.add(frame, state, odometry.map)
                 viewer.revise(revised)
@@ -204,13 +203,12 @@ def run_odometry(
         raise LgcError("the source has no frames")
     if warning := odometry.scale_warning():
         log.warning("%s; or choose another --scale", warning)
-    true_poses = Trajectory.from_poses(sorted(truth, key=lambda item: item[0]))
     origin = getattr(source, "ground_truth", None)
     run = Run(
         getattr(source, "name", "source"),
         options,
         states,
-        true_poses if len(true_poses) >= MIN_POSES else None,
+        _true_trajectory(truth),
         seconds,
         errors=None,
         ground=None if origin is None else origin.ground,
@@ -234,12 +232,18 @@ def _frames(
 
 
 def _draw(
-    frame: Frame, state: OdometryState, video: VideoWriter | None, pictures: RunPictures | None
+    frame: Frame, state: OdometryState, *drawings: LandmarkCloud | VideoWriter | RunPictures | None
 ) -> None:
-    if video is not None:
-        video.add(frame, state)
-    if pictures is not None:
-        pictures.add(frame, state)
+    for drawing in drawings:
+        if drawing is not None:
+            drawing.add(frame, state)
+
+
+def _true_trajectory(poses: list[tuple[int, np.ndarray]]) -> Trajectory | None:
+    """Stamped true poses in the order of time; None if there are too few to compare with."""
+    if len(poses) < MIN_POSES:
+        return None
+    return Trajectory.from_poses(sorted(poses, key=lambda pose: pose[0]))
 
 
 def _replace(states: list[OdometryState], revised: list[OdometryState]) -> None:

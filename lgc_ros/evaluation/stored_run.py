@@ -11,6 +11,7 @@ import numpy as np
 from transforms3d.quaternions import quat2mat
 
 from lgc_ros.errors import LgcError, SourceError
+from lgc_ros.estimation.methods import METHODS
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.state import STATUSES, OdometryState
 from lgc_ros.runtime.safe_yaml import YamlError, read_yaml
@@ -19,11 +20,19 @@ from lgc_ros.sources import Source, open_source
 log = logging.getLogger(__name__)
 
 COUNTS = ("features", "matches", "kept", "inliers", "landmarks")
+STATES = "states.csv"
+
+
+def method_folders(folder: Path) -> dict[str, Path]:
+    """The folders of a run by method; if it has one method only, the folder itself by its name."""
+    folders = {name: folder / name for name in METHODS}
+    compared = {name: path for name, path in folders.items() if (path / STATES).is_file()}
+    return {folder.name: folder} if (folder / STATES).is_file() or not compared else compared
 
 
 def read_states(folder: Path) -> list[OdometryState]:
     """The states of a run, without matches, landmarks and times."""
-    path = folder / "states.csv"
+    path = folder / STATES
     try:
         with path.open(newline="", encoding="utf-8") as file:
             states = [_state(row) for row in csv.DictReader(file)]

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lgc_ros.geometry.trajectory import Trajectory
+
 
 class Similarity(NamedTuple):
     """Maps points: X_a = scale R X_b + t."""
@@ -16,6 +18,13 @@ class Similarity(NamedTuple):
 
     def __call__(self, points: np.ndarray) -> np.ndarray:
         return self.scale * points @ self.R.T + self.t
+
+    def of_poses(self, T_b: np.ndarray) -> np.ndarray:
+        """Poses (N, 4, 4) camera to world b, as poses camera to world a."""
+        T_a = T_b.copy()
+        T_a[:, :3, :3] = self.R @ T_b[:, :3, :3]
+        T_a[:, :3, 3] = self(T_b[:, :3, 3])
+        return T_a
 
 
 def align_poses(T_b: np.ndarray, T_a: np.ndarray) -> Similarity:
@@ -32,3 +41,9 @@ def align_poses(T_b: np.ndarray, T_a: np.ndarray) -> Similarity:
     scale = float(np.sum(spread_a * spread_b)) / squares if squares else 1.0
     scale = scale if scale > 0 else 1.0
     return Similarity(scale, R, a.mean(axis=0) - scale * b.mean(axis=0))
+
+
+def align_trajectories(b: Trajectory, a: Trajectory) -> Similarity | None:
+    """`align_poses` for the poses with the same stamps; None if there are fewer than two."""
+    _, of_b, of_a = np.intersect1d(b.stamps_ns, a.stamps_ns, return_indices=True)
+    return align_poses(b.T_wc[of_b], a.T_wc[of_a]) if len(of_a) > 1 else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import cv2
 import numpy as np
 from builtin_interfaces.msg import Duration
 from std_msgs.msg import ColorRGBA, Header
@@ -13,12 +12,10 @@ from visualization_msgs.msg import Marker, MarkerArray
 from lgc_ros.odometry.map import Keyframe
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.ros.messages import point_message
-from lgc_ros.visualization.matches import GREEN, RED, write_caption
+from lgc_ros.visualization.matches import draw_motion
 
 REJECTED = ColorRGBA(r=0.86, g=0.16, b=0.16, a=0.5)
 KEYFRAME = ColorRGBA(r=0.2, g=0.5, b=1.0, a=0.9)
-# There are often more outliers than inliers: they must not hide the image.
-REJECTED_OPACITY = 0.35
 # Markers expire if they are not updated; this allows for a slow machine.
 LIFETIME = Duration(sec=3)
 # Sizes are relative to the median depth, because without a scale source there are no metres.
@@ -78,18 +75,11 @@ def _frusta(state: OdometryState, keyframes: Sequence[Keyframe], depth: float) -
 
 
 def matches_picture(image: np.ndarray, state: OdometryState) -> np.ndarray:
-    """BGR image with the motion of each keypoint since the keyframe: inliers green, others red."""
-    picture = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image.copy()
-    result = state.relative
-    if result is not None:
-        c = result.correspondences
-        tracks = np.round(np.stack([c.p0, c.p1], axis=1)).astype(np.int32)
-        clean = picture.copy()
-        cv2.polylines(picture, list(tracks[~result.inliers]), False, RED, 1, cv2.LINE_AA)
-        cv2.addWeighted(picture, REJECTED_OPACITY, clean, 1 - REJECTED_OPACITY, 0, dst=picture)
-        cv2.polylines(picture, list(tracks[result.inliers]), False, GREEN, 1, cv2.LINE_AA)
-        for x, y in tracks[result.inliers, 1]:
-            cv2.circle(picture, (int(x), int(y)), 2, GREEN, -1, cv2.LINE_AA)
+    """BGR image with the motion of keypoints since the keyframe: inliers green, others red."""
     inliers, matches = (state.counts.get(name, 0) for name in ("inliers", "matches"))
-    write_caption(picture, [f"{state.status}: {inliers} inliers of {matches} matches"])
-    return picture
+    caption = [f"{state.status}: {inliers} inliers of {matches} matches"]
+    if state.relative is None:
+        nothing = np.empty((0, 2))
+        return draw_motion(image, nothing, nothing, np.empty(0, bool), caption)
+    c = state.relative.correspondences
+    return draw_motion(image, c.p0, c.p1, state.relative.inliers, caption)

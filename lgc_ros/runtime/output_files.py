@@ -14,7 +14,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, BinaryIO
 
 from lgc_ros.errors import OutputError
 
@@ -30,6 +31,8 @@ REASONS = {
     errno.EISDIR: "it is a folder; choose the name of a file",
     errno.ENOTEMPTY: "that folder is not empty; choose another one",
 }
+
+CHUNK = 1 << 16  # bytes
 
 
 def reason(error: OSError) -> str:
@@ -103,6 +106,39 @@ def complete_file(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+@contextmanager
+def piped_file(path: Path) -> Iterator[str]:
+    """A name under which a library writes the file `path` while Python notices what fails.
+
+    For libraries that only log a full disk, or wait for ever. The library must have closed its end
+    when the block ends. Use it with `complete_file`.
+
+    Raises:
+        OSError: writing failed; the library was not disturbed by it.
+    """
+    failures: list[OSError] = []
+
+    def copy(pipe: BinaryIO, file: BinaryIO) -> None:
+        while data := pipe.read(CHUNK):
+            try:
+                if not failures:
+                    file.write(data)
+            except OSError as error:
+                failures.append(error)
+
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as pipe, path.open("wb") as file:
+        thread = Thread(target=copy, args=(pipe, file), daemon=True)
+        thread.start()
+        try:
+            yield f"/dev/fd/{writer}"
+        finally:
+            os.close(writer)
+            thread.join()
+    if failures:
+        raise failures[0]
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.camera_choice import SampleImage, choose_camera
 from lgc_ros.sources.euroc import is_euroc, open_euroc
 from lgc_ros.sources.files import IMAGE_SUFFIXES
-from lgc_ros.sources.folder import is_folder, open_folder
+from lgc_ros.sources.folder import RATE_HZ, is_folder, open_folder
 from lgc_ros.sources.kitti import is_kitti, open_kitti
 from lgc_ros.sources.mcap_salvage import check_exists
 from lgc_ros.sources.rosbag import open_rosbag
@@ -105,7 +105,12 @@ def open_source(
 
 
 def open_uncalibrated(path: str | Path, **options: Any) -> Source:
-    """Open a source whose camera is unknown; a stand-in has only the size of the images right."""
+    """Open a source whose camera is unknown; a stand-in has only the size of the images right.
+
+    Photos need no stamps: a folder without them is opened without a warning.
+    """
+    if not is_stream(str(path)) and _is_plain_folder(Path(path)):
+        options.setdefault("rate_hz", RATE_HZ)
     source = open_source(path, default_camera(), **options)
     height, width = source.first().image.shape[:2]
     return source.with_camera(Camera.from_K(default_camera().K, width, height))
@@ -148,6 +153,11 @@ def open_synthetic(
 
     ground_truth = GroundTruth("the synthetic world", "xy")
     return Source(synthetic.name, synthetic.camera, loaders, len(synthetic), ground_truth)
+
+
+def _is_plain_folder(path: Path) -> bool:
+    """Whether a path names images alone, not a dataset."""
+    return _is_pattern(path) or (path.is_dir() and recognize(path) == "folder")
 
 
 def _is_pattern(path: Path) -> bool:

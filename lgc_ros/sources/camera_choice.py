@@ -33,6 +33,7 @@ FORMS = (
 )
 MAX_FOV_DEG = 170.0
 INLINE_COUNTS = (4, 8, 9)
+EXIF = "exif"
 
 
 class SampleImage(NamedTuple):
@@ -53,7 +54,7 @@ def choose_camera(choice: str | Path, look_up: LookUpImage, rectified: bool = Fa
         return read_camera(choice, rectified, lambda: look_up().size)
     if text in PRESETS:
         return PRESETS[text]
-    if text == "exif":
+    if text == EXIF:
         return _from_exif(look_up())
     if text.startswith("fov:"):
         return _from_field_of_view(text.removeprefix("fov:"), look_up().size)

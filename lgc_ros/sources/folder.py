@@ -66,7 +66,11 @@ def open_folder(
         stamps_ns = sorted(named_ns)
     else:
         if rate_hz is None:
-            log.warning("%s: no stamps, assuming %g images per second", path, RATE_HZ)
+            log.warning(
+                "%s: no stamps, assuming %g images per second; give their rate with --fps",
+                path,
+                RATE_HZ,
+            )
         interval_ns = 1e9 / (rate_hz or RATE_HZ)
         stamps_ns = [round(index * interval_ns) for index in range(len(images))]
 

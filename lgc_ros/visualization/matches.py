@@ -43,25 +43,62 @@ def draw_matches(
         legend: names of good and other matches, for a legend with their numbers.
     """
     canvas, (offset0, scale0), (offset1, scale1) = _side_by_side(image0, image1)
-    lines = [  # the green ones above
+    ends0, ends1 = points0_px * scale0 + offset0, points1_px * scale1 + offset1
+    _draw_lines(canvas, ends0, ends1, good, np.concatenate([ends0[good], ends1[good]]))
+    write_caption(canvas, caption, _entries(good, legend) if legend else ())
+    return canvas
+
+
+def draw_motion(
+    image: np.ndarray,
+    points0_px: np.ndarray,
+    points1_px: np.ndarray,
+    good: np.ndarray,
+    caption: Sequence[str] = (),
+) -> np.ndarray:
+    """Draw the motion of keypoints from an earlier image to this one, see `draw_matches`.
+
+    Good ones have dots at their present positions (`points1_px`).
+    """
+    canvas = _muted(_as_bgr(image))
+    _draw_lines(canvas, points0_px, points1_px, good, points1_px[good])
+    write_caption(canvas, caption)
+    return canvas
+
+
+def _draw_lines(
+    canvas: np.ndarray, ends0: np.ndarray, ends1: np.ndarray, good: np.ndarray, dots: np.ndarray
+) -> None:
+    """Draw some of the lines, the green ones above, and all dots; the image shines through.
+
+    Args:
+        ends0, ends1: (N, 2) pixels of the canvas.
+        dots: (M, 2) likewise.
+    """
+    overlay = canvas.copy()
+    for colour, matches, count in _colours(good):
+        for i in _evenly(matches, count):
+            cv2.line(overlay, _pixel(ends0[i]), _pixel(ends1[i]), colour, 1, cv2.LINE_AA, 4)
+    for point in dots:
+        cv2.circle(overlay, _pixel(point), 2 * 16, GREEN, -1, cv2.LINE_AA, 4)
+    cv2.addWeighted(overlay, 0.6, canvas, 0.4, 0, dst=canvas)
+
+
+def _colours(good: np.ndarray) -> list[tuple[tuple[int, int, int], np.ndarray, int]]:
+    """Colour, matches and maximum number of lines, in the order in which they are drawn."""
+    return [
         (RED, np.flatnonzero(~good), MAX_OTHERS),
         (GREEN, np.flatnonzero(good), MAX_GOOD),
     ]
-    ends0, ends1 = points0_px * scale0 + offset0, points1_px * scale1 + offset1
-    overlay = canvas.copy()
-    for colour, matches, count in lines:
-        for i in _evenly(matches, count):
-            cv2.line(overlay, _pixel(ends0[i]), _pixel(ends1[i]), colour, 1, cv2.LINE_AA, 4)
-    for point in np.concatenate([ends0[good], ends1[good]]):
-        cv2.circle(overlay, _pixel(point), 2 * 16, GREEN, -1, cv2.LINE_AA, 4)
-    cv2.addWeighted(overlay, 0.6, canvas, 0.4, 0, dst=canvas)
-    entries = [
+
+
+def _entries(good: np.ndarray, names: tuple[str, str]) -> list[tuple[tuple[int, int, int], str]]:
+    """Colours and texts of the legend, good matches first."""
+    return [
         (colour, f"{len(matches)} {name}" + (f" ({count} lines)" if len(matches) > count else ""))
-        for (colour, matches, count), name in zip(lines[::-1], legend or (), strict=False)
+        for (colour, matches, count), name in zip(_colours(good)[::-1], names, strict=True)
         if len(matches)
     ]
-    write_caption(canvas, caption, entries)
-    return canvas
 
 
 def _evenly(indices: np.ndarray, count: int) -> np.ndarray:

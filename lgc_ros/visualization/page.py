@@ -41,11 +41,13 @@ def make_page(
         cloud: landmarks, z up.
         path: (N, 3) camera positions among them.
     """
-    skeleton, content = (
-        Template((FOLDER / name).read_text(encoding="utf-8")) for name in ("report.html", body)
+    skeleton, content, slider = (
+        Template((FOLDER / name).read_text(encoding="utf-8"))
+        for name in ("report.html", body, "report_slider.html")
     )
     data = json.dumps({"frames": frames, "cloud": _packed(cloud, path)})
-    return skeleton.substitute(title=title, body=content.substitute(values), data=data)
+    filled = content.substitute(values, slider=slider.template)
+    return skeleton.substitute(title=title, body=filled, data=data)
 
 
 def _packed(cloud: PointCloud, path: np.ndarray) -> dict[str, str]:

@@ -21,7 +21,7 @@ GAP_INTERVALS = 1.5
 
 
 class Line(NamedTuple):
-    """A trajectory with name, colour and style of its line.
+    """A trajectory with name, colour, style and width (points) of its line.
 
     Attributes:
         breaks: indices of the poses before which the line is interrupted.
@@ -32,6 +32,7 @@ class Line(NamedTuple):
     breaks: np.ndarray
     colour: str = ESTIMATE_COLOUR
     style: str = "-"
+    width: float = 1.6
 
     def points(self, values: np.ndarray) -> np.ndarray:
         """Values (N, ...) of the poses, with NaN where the line is interrupted."""
@@ -68,7 +69,7 @@ def plot_paths(axes: Axes, lines: list[Line], plane: str, unit: str) -> None:
     for line in lines:
         positions = line.trajectory.positions[:, columns]
         x, y = line.points(positions).T
-        axes.plot(x, y, line.style, label=line.name, color=line.colour, linewidth=1.6)
+        axes.plot(x, y, line.style, label=line.name, color=line.colour, linewidth=line.width)
         axes.plot(*positions[line.isolated].T, ".", color=line.colour, markersize=3)
     start = lines[0].trajectory.positions[0, columns]
     axes.plot(*start, "o", color="black", markersize=5, label="start")

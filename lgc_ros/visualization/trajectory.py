@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lgc_ros.geometry.alignment import align_trajectories
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.odometry.state import STATUSES, OdometryState
 from lgc_ros.visualization.figures import load_pyplot
@@ -94,7 +96,7 @@ def draw_run(
 def draw_comparison(runs: Sequence[Run]) -> Figure:
     """Draw the trajectories of several methods on one source, and their errors over time.
 
-    Without errors, each trajectory is in the world and scale of its own first camera.
+    Without errors, all are aligned with the first one, because each has a scale of its own.
     """
     plt = load_pyplot()
     stamps_ns = np.array([state.stamp_ns for state in runs[0].states])
@@ -110,20 +112,31 @@ def draw_comparison(runs: Sequence[Run]) -> Figure:
     )
     top = axes[0, 0]
     figure.suptitle(f"{runs[0].name}: {len(runs)} methods", fontsize="medium")
-    lines = []
+    lines: list[Line] = []
     for index, run in enumerate(scored or runs):
-        trajectory = run.trajectory if run.errors is None else run.errors.aligned
+        if run.errors is None:
+            trajectory = _in_world_of(runs[0].trajectory, run.trajectory)
+        else:
+            trajectory = run.errors.aligned
         label = f"{run.options.method}, {100 * run.tracked_share:.0f} % tracked"
         if run.errors is not None:
             label += f", ATE {run.errors.ate_rmse_m:.3f} m"
         colour = LINE_COLOURS[index % len(LINE_COLOURS)]
-        lines.append(_line(label, trajectory, stamps_ns)._replace(colour=colour))
+        # Where methods agree, the lines below show beside those above.
+        width = 1.6 + 1.2 * (len(scored or runs) - 1 - index)
+        line = _line(label, trajectory, stamps_ns)
+        lines.append(line._replace(colour=colour, width=width))
         if run.errors is not None:
             error_cm = lines[-1].points(100 * run.errors.position_m)
             axes[1, 0].plot(lines[-1].seconds(stamps_ns[0]), error_cm, color=colour)
     if truth is None:
         plot_paths(top, lines, CAMERA_GROUND, "")
-        top.set_title("top view of the first camera, each in its own scale", fontsize="small")
+        first = runs[0].options.method
+        top.set_title(
+            f"top view of the first camera of {first}; others aligned with {first} by rotation, "
+            "translation and scale",
+            fontsize="small",
+        )
         return figure
     plane = scored[0].ground or widest_plane(truth.positions)
     dashed = _line("ground truth", truth, stamps_ns)._replace(colour=TRUTH_COLOUR, style="--")
@@ -131,6 +144,14 @@ def draw_comparison(runs: Sequence[Run]) -> Figure:
     axes[1, 0].set(xlabel="time (s)", ylabel="position error (cm)", ylim=(0, None))
     axes[1, 0].grid(alpha=0.3)
     return figure
+
+
+def _in_world_of(reference: Trajectory, trajectory: Trajectory) -> Trajectory:
+    """The trajectory, aligned with the reference where they have stamps in common."""
+    alignment = align_trajectories(trajectory, reference)
+    if alignment is None:
+        return trajectory
+    return replace(trajectory, T_wc=alignment.of_poses(trajectory.T_wc), quaternions=None)
 
 
 def _line(name: str, trajectory: Trajectory, frame_stamps_ns: np.ndarray) -> Line:

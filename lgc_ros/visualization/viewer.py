@@ -10,24 +10,34 @@
     counts, timing               matches and landmarks; milliseconds by stage
 
 The world is the camera of the first frame: x right, y down, z forward.
+
+Several methods are shown in the world of the first one, which alone shows images, landmarks,
+keyframes and ground truth. For each there are
+
+    world/methods/METHOD         name and trajectory in its colour, aligned with the first method
+    status, counts, timing       with METHOD at the end of the path
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from lgc_ros.geometry.alignment import align_poses
+from lgc_ros.geometry.alignment import align_poses, align_trajectories
+from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.odometry.state import OK, OdometryState
-from lgc_ros.visualization.trajectory import STATUS_COLOURS, TRUTH_COLOUR
+from lgc_ros.visualization.paths import LINE_COLOURS, TRUTH_COLOUR
+from lgc_ros.visualization.trajectory import STATUS_COLOURS
 from lgc_ros.visualization.viewer_parts import (
     StatusLog,
     TimeLine,
     Trail,
     encoded_image,
+    group_path,
     log_numbers,
     rgb,
     score_colours,
@@ -40,7 +50,7 @@ if TYPE_CHECKING:
     from lgc_ros.images.frame import Frame
 
 IMAGE = "world/camera/image"
-# Ground truth is aligned and sent again when this fraction of poses was added.
+# Ground truth and further methods are aligned again when this fraction of poses was added.
 REALIGN_SHARE = 0.05
 # Sizes of keyframes and of the image in space, relative to the median depth of landmarks; without
 # a scale source there are no metres.
@@ -74,21 +84,41 @@ class ShownMap(Protocol):
     def points(self) -> np.ndarray: ...
 
 
-class Viewer:
-    """Logs frames and their odometry to a recording."""
+class ComparedMethod(NamedTuple):
+    """One of several methods in a viewer."""
 
-    def __init__(self, recording: RecordingStream) -> None:
+    name: str
+    colour: str  # #rrggbb
+    first: Viewer | None  # the viewer of the first method, to align with; None for that one
+
+
+class Viewer:
+    """Logs frames and their odometry to a recording.
+
+    With `method`, it is one of several in the same recording, see `method_viewers`.
+    """
+
+    def __init__(self, recording: RecordingStream, method: ComparedMethod | None = None) -> None:
         import rerun
 
         self._rr = rerun
         self._recording = recording
         self._time = TimeLine(recording)
-        self._trail = Trail(recording, "world/trajectory")
-        self._status = StatusLog(recording)
+        self._method = method
+        self._first = method.first if method else None
+        name = method.name if method else None
+        self._root = group_path("world/methods", name) if method else "world"
+        self._camera_path = f"{self._root}/camera" if self._first else "world/camera"
+        self._counts, self._timing = group_path("counts", name), group_path("timing", name)
+        colour = method.colour if method else None
+        self._trail = Trail(recording, f"{self._root}/trajectory", colour)
+        self._revised_colour = rgb(colour or STATUS_COLOURS[OK])
+        self._status = StatusLog(recording, name)
         self._camera: Camera | None = None
         self._depth = 1.0  # median of the landmarks in view
         self._frames = 0
         self._index: dict[int, int] = {}  # of frames, by stamp
+        self._poses: dict[int, np.ndarray] = {}  # T_wc of tracked frames, by stamp
         self._true: list[np.ndarray] = []
         self._estimated: list[np.ndarray] = []
         self._aligned = 0
@@ -102,16 +132,17 @@ class Viewer:
         self._set_time(state.stamp_ns, self._frames)
         if len(state.points_cam):
             self._depth = float(np.median(state.points_cam[:, 2]))
-        self._log_camera(state.T_wc, frame)
-        self._log_inliers(state)
+        self._log_pose(state.T_wc)
         self._trail.add(state.T_wc[:3, 3], state.status if state.tracked else None)
         self._status.add(state.status, state.message, state.tracked)
-        log_numbers(self._recording, "counts", state.counts)
-        log_numbers(self._recording, "timing", state.ms)
-        if frame is not None and frame.T_wc is not None and state.tracked:
-            self._log_ground_truth(frame.T_wc, state.T_wc)
-        if shown_map is not None and (state.keyframe or self._frames == 0):
-            self._log_map(shown_map)
+        log_numbers(self._recording, self._counts, state.counts)
+        log_numbers(self._recording, self._timing, state.ms)
+        if state.tracked:
+            self._poses[state.stamp_ns] = state.T_wc
+        if self._first is None:
+            self._log_scene(frame, state, shown_map)
+        else:
+            self._align_with(self._first)
         self._frames += 1
 
     def revise(self, states: Sequence[OdometryState]) -> None:
@@ -119,14 +150,15 @@ class Viewer:
         known = [state for state in states if state.stamp_ns in self._index]
         for state in known:
             self._set_time(state.stamp_ns, self._index[state.stamp_ns])
-            self._log_camera(state.T_wc, None)
-            self._recording.log("status", self._rr.StateChange(state=state.status))
+            self._log_pose(state.T_wc)
+            self._status.set(state.status)
+            self._poses[state.stamp_ns] = state.T_wc
         if len(known) > 1:
             positions = [state.T_wc[:3, 3] for state in known]
             line = self._rr.LineStrips3D(
-                [positions], colors=rgb(STATUS_COLOURS[OK]), radii=self._rr.Radius.ui_points(1.5)
+                [positions], colors=self._revised_colour, radii=self._rr.Radius.ui_points(1.5)
             )
-            self._recording.log(f"world/trajectory/revised/{self._frames:05d}", line)
+            self._recording.log(f"{self._root}/trajectory/revised/{self._frames:05d}", line)
 
     def _set_time(self, stamp_ns: int, index: int) -> None:
         self._time.set(stamp_ns)
@@ -136,11 +168,31 @@ class Viewer:
         """Show a point cloud (PLY) in the world, at all times."""
         self._recording.log_file_from_path(path, entity_path_prefix="world", static=True)
 
-    def _log_camera(self, T_wc: np.ndarray, frame: Frame | None) -> None:
+    def _log_pose(self, T_wc: np.ndarray) -> None:
         pose = self._rr.Transform3D(translation=T_wc[:3, 3], mat3x3=T_wc[:3, :3])
-        self._recording.log("world/camera", pose)
-        if frame is None:
-            return
+        self._recording.log(self._camera_path, pose)
+        if self._method:
+            point = self._rr.Points3D(
+                [T_wc[:3, 3]],
+                labels=self._method.name,
+                colors=rgb(self._method.colour),
+                radii=self._rr.Radius.ui_points(4),
+            )
+            self._recording.log(f"{self._root}/name", point)
+
+    def _log_scene(
+        self, frame: Frame | None, state: OdometryState, shown_map: ShownMap | None
+    ) -> None:
+        """Log image, landmarks, keyframes and ground truth."""
+        if frame is not None:
+            self._log_image(frame)
+        self._log_inliers(state)
+        if frame is not None and frame.T_wc is not None and state.tracked:
+            self._log_ground_truth(frame.T_wc, state.T_wc)
+        if shown_map is not None and (state.keyframe or self._frames == 0):
+            self._log_map(shown_map)
+
+    def _log_image(self, frame: Frame) -> None:
         if frame.camera is not None and frame.camera is not self._camera:
             self._camera = frame.camera
             self._log_intrinsics()
@@ -166,14 +218,29 @@ class Viewer:
     def _log_ground_truth(self, T_wc_true: np.ndarray, T_wc: np.ndarray) -> None:
         self._true.append(T_wc_true)
         self._estimated.append(T_wc)
-        count = len(self._true)
-        if count < 2 or count - self._aligned < REALIGN_SHARE * count:
+        if not self._is_alignment_due(len(self._true)):
             return
-        self._aligned = count
         true = np.array(self._true)
         aligned = align_poses(true, np.array(self._estimated))(true[:, :3, 3])
         line = self._rr.LineStrips3D([aligned], colors=rgb(TRUTH_COLOUR))
         self._recording.log("world/ground_truth", line)
+
+    def _align_with(self, first: Viewer) -> None:
+        """Move this method into the world of the first one."""
+        if not self._is_alignment_due(len(self._poses)):
+            return
+        own, other = (Trajectory.from_poses(sorted(v._poses.items())) for v in (self, first))
+        alignment = align_trajectories(own, other)
+        if alignment is not None:
+            scaled = alignment.scale * alignment.R
+            move = self._rr.Transform3D(translation=alignment.t, mat3x3=scaled)
+            self._recording.log(self._root, move)
+
+    def _is_alignment_due(self, count: int) -> bool:
+        if count < 2 or count - self._aligned < REALIGN_SHARE * count:
+            return False
+        self._aligned = count
+        return True
 
     def _log_map(self, shown_map: ShownMap) -> None:
         self._log_intrinsics()
@@ -186,3 +253,14 @@ class Viewer:
         self._recording.log(
             "world/keyframes", self._rr.LineStrips3D(frusta, colors=KEYFRAME_COLOUR)
         )
+
+
+def method_viewers(recording: RecordingStream, methods: Sequence[str]) -> dict[str, Viewer]:
+    """A viewer for each method, all in one recording; the first method must be shown first."""
+    if len(methods) == 1:
+        return {methods[0]: Viewer(recording)}
+    viewers: dict[str, Viewer] = {}
+    for method, colour in zip(methods, cycle(LINE_COLOURS), strict=False):
+        first = next(iter(viewers.values()), None)
+        viewers[method] = Viewer(recording, ComparedMethod(method, colour, first))
+    return viewers

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lgc_ros.errors import ConfigError, LgcError
-from lgc_ros.runtime.output_files import complete_file
+from lgc_ros.runtime.output_files import complete_file, piped_file
 from lgc_ros.visualization.viewer_parts import layout
 
 if TYPE_CHECKING:
@@ -39,11 +39,14 @@ class ViewerOutput:
         self._file.close()
 
 
-def open_output(name: str, place: str | None, save: Path | None, image: str) -> ViewerOutput:
+def open_output(
+    name: str, place: str | None, save: Path | None, image: str, methods: int = 1
+) -> ViewerOutput:
     """Start a recording that goes to a window, to the browser, to a file, or to several of these.
 
-    `image` is the path at which the image will be logged. A file is complete when the output is
-    closed. The server for the browser listens on this machine only.
+    `image` is the path at which the image will be logged, `methods` the number of methods shown.
+    A file is complete when the output is closed. The server for the browser listens on this
+    machine only.
     """
     import rerun
 
@@ -68,8 +71,10 @@ def open_output(name: str, place: str | None, save: Path | None, image: str) -> 
         rerun.serve_web_viewer(web_port=web_port, open_browser=True, connect_to=address)
         output.url = f"http://127.0.0.1:{web_port}/?url={address.replace('+', '%2B')}"
     if save is not None:
-        sinks.append(rerun.FileSink(str(output._file.enter_context(complete_file(save)))))
-    recording.set_sinks(*sinks, default_blueprint=layout(image))
+        temporary = output._file.enter_context(complete_file(save))
+        # On a full disk, Rerun alone would wait for ever.
+        sinks.append(rerun.FileSink(output._file.enter_context(piped_file(temporary))))
+    recording.set_sinks(*sinks, default_blueprint=layout(image, methods))
     recording.send_recording_name(name)
     return output
 

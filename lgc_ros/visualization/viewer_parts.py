@@ -33,11 +33,15 @@ class TimeLine:
 
 
 class Trail:
-    """A growing line, logged in pieces, so that a long run does not send all of it every time."""
+    """A growing line, logged in pieces, so that a long run does not send all of it every time.
 
-    def __init__(self, recording: RecordingStream, path: str) -> None:
+    It is coloured by status, unless it has a `colour` (`#rrggbb`) of its own.
+    """
+
+    def __init__(self, recording: RecordingStream, path: str, colour: str | None = None) -> None:
         self._recording = recording
         self._path = path
+        self._colour = colour
         self._piece = 0
         self._points: list[tuple[np.ndarray, str | None]] = []
 
@@ -50,7 +54,7 @@ class Trail:
         for (a, _), (b, status_b) in zip(self._points, self._points[1:], strict=False):
             if status_b is not None:
                 strips.append([a, b])
-                colours.append(rgb(STATUS_COLOURS[status_b]))
+                colours.append(rgb(self._colour or STATUS_COLOURS[status_b]))
         line = rerun.LineStrips3D(strips, colors=colours, radii=rerun.Radius.ui_points(1.5))
         self._recording.log(f"{self._path}/{self._piece:05d}", line)
         if len(self._points) > PIECE:
@@ -59,16 +63,21 @@ class Trail:
 
 
 class StatusLog:
-    """The status as a coloured strip, and every change of it as a line of text."""
+    """The status as a coloured strip, and every change of it as a line of text.
 
-    def __init__(self, recording: RecordingStream) -> None:
+    With several methods, `method` names the one whose status this is.
+    """
+
+    def __init__(self, recording: RecordingStream, method: str | None = None) -> None:
         import rerun
 
         self._recording = recording
+        self._path = group_path("status", method)
+        self._prefix = f"{method}, " if method else ""
         self._last = ""
         colours = [rgb(colour) for colour in STATUS_COLOURS.values()]
         configuration = rerun.StateConfiguration(values=list(STATUS_COLOURS), colors=colours)
-        recording.log("status", configuration, static=True)
+        recording.log(self._path, configuration, static=True)
 
     def add(self, status: str, message: str, is_good: bool) -> None:
         """Note the status; `message` says why it is not good."""
@@ -77,10 +86,23 @@ class StatusLog:
         if status == self._last:
             return
         self._last = status
-        self._recording.log("status", rerun.StateChange(state=status))
+        self.set(status)
         level = rerun.TextLogLevel.INFO if is_good else rerun.TextLogLevel.WARN
-        text = f"{status}: {message}" if message else status
+        text = self._prefix + (f"{status}: {message}" if message else status)
         self._recording.log("log", rerun.TextLog(text, level=level))
+
+    def set(self, status: str) -> None:
+        """Set the strip at the present time, which may be an earlier one."""
+        import rerun
+
+        self._recording.log(self._path, rerun.StateChange(state=status))
+
+
+def group_path(group: str, method: str | None) -> str:
+    """The path of a group of entities, such as `timing`, or that of one of several methods."""
+    from rerun import escape_entity_path_part
+
+    return f"{group}/{escape_entity_path_part(method)}" if method else group
 
 
 def log_numbers(recording: RecordingStream, group: str, values: Mapping[str, float]) -> None:
@@ -112,8 +134,11 @@ def rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-def layout(image: str) -> Blueprint:
-    """The arrangement: world left; the image at this path, status and plots right."""
+def layout(image: str, methods: int = 1) -> Blueprint:
+    """The arrangement: world left; the image at this path, status and plots right.
+
+    Each of the methods has a strip of its own for its status.
+    """
     from rerun import blueprint as rrb
 
     legend: Any = rrb.PlotLegend(corner=rrb.Corner2D.RightTop)
@@ -122,7 +147,7 @@ def layout(image: str) -> Blueprint:
             rrb.Spatial3DView(origin="world", name="map and trajectory"),
             rrb.Vertical(
                 rrb.Spatial2DView(origin=image, name="image: landmarks by score"),
-                rrb.StateTimelineView(origin="/", contents="status", name="status"),
+                rrb.StateTimelineView(origin="/", contents="status/**", name="status"),
                 rrb.TimeSeriesView(
                     origin="timing", name="time per stage (ms)", plot_legend=legend
                 ),
@@ -132,7 +157,7 @@ def layout(image: str) -> Blueprint:
                     ),
                     rrb.TextLogView(origin="log", name="changes of status"),
                 ),
-                row_shares=[4, 1, 2.5, 2.5],
+                row_shares=[4, 0.4 + 0.6 * methods, 2.5, 2.5],
             ),
             column_shares=[3, 2],
         ),

@@ -136,3 +136,14 @@ def test_an_unusual_calibration_is_reported(lgc, views, tmp_path):
     images = views / "image0.png", views / "image1.png"
     _, said = lgc("match", *images, "--camera", tmp_path / "camera.yaml", "--method", "poselib")
     assert said.count("the principal point (cx 639.0") == 1
+
+
+def test_a_guessed_camera_is_announced_once(lgc, views):
+    images = views / "image0.png", views / "image1.png"
+    code, said = lgc("match", *images, "--camera", "fov:63", "--method", "poselib+ratio")
+    assert code == 0
+    assert said.count("the camera is a GUESS") == 1
+    code, said = lgc(
+        "match", *images, "--camera", "fov:63", "--camera1", "fov:60", "--method", "poselib+ratio"
+    )
+    assert said.count("the camera is a GUESS") == 2

@@ -65,22 +65,47 @@ def test_a_run_that_does_not_fit_keeps_its_complete_files(lgc, tum_folder, tmp_p
     assert not [name for name in names if name.startswith(".")]
 
 
-def test_a_video_that_does_not_fit_is_removed_and_the_run_kept(lgc, tum_folder, tmp_path):
+@pytest.fixture
+def run_with_little_room(tum_folder):
+    """Runs `lgc run` with these options while files may not exceed 160 kB; returns the process."""
     program = """
 import resource
 from lgc_ros.cli.main import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (160_000, -1))
 main()
 """
-    options = ("--method", "poselib+ratio", "--profile", "fast", "--video")
-    command = [sys.executable, "-c", program, "run", tum_folder, *options, "--out", tmp_path]
-    ended = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+
+    def run(*options):
+        fast = "--method", "poselib+ratio", "--profile", "fast"
+        command = [sys.executable, "-c", program, "run", tum_folder, *fast, *options]
+        return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+
+    return run
+
+
+def test_a_video_that_does_not_fit_is_removed_and_the_run_kept(run_with_little_room, tmp_path):
+    ended = run_with_little_room("--video", "--out", tmp_path)
     assert ended.returncode == 1
     assert f"cannot write {tmp_path / 'video.mp4'}" in ended.stderr
     assert "Traceback" not in ended.stderr
     names = {path.name for path in tmp_path.iterdir()}
     assert "metrics.json" in names
     assert not [name for name in names if "video" in name]
+
+
+def test_a_recording_of_the_viewer_that_does_not_fit_is_removed_and_the_run_kept(
+    run_with_little_room, tmp_path
+):
+    pytest.importorskip("rerun", reason="needs the extra `view`")
+    saved = tmp_path / "run.rrd"
+    ended = run_with_little_room("--save-view", saved, "--out", tmp_path / "out")
+    assert ended.returncode == 1
+    assert ended.stderr.strip().splitlines() == [
+        f"error: cannot write {saved}: the file is larger than this system allows; raise the "
+        "limit (`ulimit -f`)"
+    ]
+    assert (tmp_path / "out" / "metrics.json").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_full_standard_output_is_reported(views, tmp_path):

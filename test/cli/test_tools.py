@@ -28,6 +28,18 @@ def test_synth_writes_a_bag(lgc, tmp_path):
     assert "tum or bag" in said
 
 
+@pytest.mark.slow
+def test_synth_renders_the_world_that_is_asked_for(lgc, tmp_path):
+    code, _ = lgc("synth", tmp_path / "street", "--world", "street", "--frames", 1, "--noise", 0)
+    assert code == 0
+    (rendered,) = open_source(tmp_path / "street")
+    street = SyntheticSource("walk", 1, kind="street")[0]
+    np.testing.assert_array_equal(rendered.image, street.image)
+    code, said = lgc("synth", tmp_path / "cave", "--world", "cave")
+    assert code == 1
+    assert "unknown kind of world 'cave': use one of room, street" in said
+
+
 def test_export_writes_onnx(lgc, tmp_path):
     code, _ = lgc("export", tmp_path / "model.onnx")
     assert code == 0

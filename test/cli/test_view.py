@@ -63,7 +63,54 @@ def test_results_without_their_source_are_shown_without_images(lgc, results, tmp
     assert len(read_recording(tmp_path / "moved.rrd")["/world/camera"]) == 14
 
 
-def test_errors_name_the_remedy(lgc, tmp_path, tum_folder):
+@pytest.fixture(scope="module")
+def compared(tum_folder, tmp_path_factory, invoke):
+    """A folder of results of two methods, and the recording of the viewer."""
+    out = tmp_path_factory.mktemp("compared") / "out"
+    saved = out.parent / "run.rrd"
+    methods = "--method", "poselib+ratio", "--method", "cn"
+    result = invoke("run", tum_folder, *SETTINGS, *methods, "--out", out, "--save-view", saved)
+    assert result.exit_code == 0, result.output
+    return out, saved
+
+
+def in_shared_world(logged, method):
+    """Positions of a method's camera in the world that all methods are shown in."""
+    root = f"/world/methods/{method}"
+    moved = logged[root][-1][1] if root in logged else {}
+    # Rerun stores matrices column by column.
+    matrix = np.reshape(moved["Transform3D:mat3x3"], (3, 3)).T if moved else np.eye(3)
+    offset = points_of(moved, "Transform3D:translation")[0] if moved else np.zeros(3)
+    rows = [points_of(values, "Points3D:positions")[0] for _, values in logged[f"{root}/name"]]
+    return np.array(rows) @ matrix.T + offset
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["while running", "from results"])
+def test_several_methods_are_shown_in_one_world(lgc, compared, tmp_path, again):
+    out, saved = compared
+    if again:
+        saved = tmp_path / "again.rrd"
+        code, text = lgc("view", out, "--save", saved)
+        assert code == 0, text
+    logged = read_recording(saved)
+    names = {"poselib\\+ratio": "poselib+ratio", "cn": "cn"}
+    colours = set()
+    for path, name in names.items():
+        (_, values) = logged[f"/world/methods/{path}/name"][-1]
+        assert values["Points3D:labels"] == [name]
+        colours.add(values["Points3D:colors"][0])
+        trajectory = f"/world/methods/{path}/trajectory/00000"
+        assert len(logged[trajectory]) == 14
+        assert set(logged[trajectory][-1][1]["LineStrips3D:colors"]) <= colours
+        assert logged.keys() >= {f"/status/{path}", f"/counts/{path}/inliers"}
+    assert len(colours) == 2
+    assert len(logged["/world/camera/image"]) == 14
+    first, second = (in_shared_world(logged, path) for path in names)
+    extent = np.ptp(first, axis=0).max()
+    assert np.linalg.norm(first - second, axis=1)[-6:].max() < 0.1 * extent
+
+
+def test_errors_name_the_remedy(lgc, tmp_path):
     code, text = lgc("view", tmp_path)
     assert code == 1
     assert "holds no results of `lgc run`" in text
@@ -74,9 +121,6 @@ def test_errors_name_the_remedy(lgc, tmp_path, tum_folder):
     code, text = lgc("view", tmp_path)
     assert code == 1
     assert "states.csv is damaged" in text
-    code, text = lgc("run", tum_folder, "--method", "cn", "--method", "ransac", "--view", "web")
-    assert code == 1
-    assert "show one method" in text
 
 
 @pytest.mark.parametrize(

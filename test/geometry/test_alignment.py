@@ -1,11 +1,13 @@
 """Alignment of trajectories whose worlds differ in origin, orientation and scale."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sequences import winding_trajectory
 from transforms3d.axangles import axangle2mat
 
-from lgc_ros.geometry.alignment import align_poses
+from lgc_ros.geometry.alignment import align_poses, align_trajectories
 
 R = axangle2mat([0.3, -1, 0.4], 1.9)
 T = np.array([4.0, -2.0, 0.7])
@@ -38,3 +40,11 @@ def test_a_straight_line_and_two_poses_suffice():
 def test_without_motion_the_scale_is_one():
     T_b = np.tile(np.eye(4), (3, 1, 1))
     assert align_poses(T_b, in_world_a(T_b)).scale == 1.0
+
+
+def test_trajectories_are_aligned_by_the_poses_of_equal_stamps():
+    b = winding_trajectory()
+    a = replace(b, T_wc=in_world_a(b.T_wc)).without(np.arange(len(b)) % 3 == 0)
+    found = align_trajectories(b, a)
+    np.testing.assert_allclose(found.of_poses(b.T_wc), in_world_a(b.T_wc), atol=1e-9)
+    assert align_trajectories(b, replace(a, stamps_ns=a.stamps_ns + 1)) is None

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from lgc_ros.errors import OutputError
-from lgc_ros.runtime.output_files import complete_file, complete_folder, write_file, write_json
+from lgc_ros.runtime.output_files import (
+    complete_file,
+    complete_folder,
+    piped_file,
+    write_file,
+    write_json,
+)
 
 
 def test_a_file_is_written_with_its_folder(tmp_path):
@@ -76,3 +82,21 @@ def test_a_folder_that_cannot_be_completed_is_removed_and_named(tmp_path, little
     with pytest.raises(OutputError, match=message), complete_folder(tmp_path / "out") as folder:
         write_file(folder / "a.txt", "text" * 10_000)
     assert os.listdir(tmp_path) == []
+
+
+def write_through_pipe(path, data):
+    """Write as a library does that opens the name itself."""
+    with complete_file(path) as temporary, piped_file(temporary) as name:
+        Path(name).write_bytes(data)
+
+
+def test_a_file_that_a_library_writes_through_a_pipe_is_complete(tmp_path):
+    data = os.urandom(300_000)
+    write_through_pipe(tmp_path / "a.bin", data)
+    assert (tmp_path / "a.bin").read_bytes() == data
+
+
+def test_a_file_that_a_library_cannot_complete_is_removed_and_named(tmp_path, little_room):
+    with pytest.raises(OutputError, match=r"cannot write .*a\.bin: the file is larger"):
+        write_through_pipe(tmp_path / "a.bin", os.urandom(300_000))
+    assert list(tmp_path.iterdir()) == []

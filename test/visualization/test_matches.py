@@ -13,6 +13,7 @@ from lgc_ros.visualization.matches import (
     MAX_WIDTH_PX,
     RED,
     draw_matches,
+    draw_motion,
     draw_two_view,
     plot_accuracy,
     write_image,
@@ -59,6 +60,21 @@ def test_few_lines_are_drawn_however_many_matches_there_are():
     picture = draw_matches(gray, gray, points, points, np.ones(900, bool))
     rows = np.ptp(picture[:, 200], axis=1) > 20
     assert 0 < np.count_nonzero(rows) <= 3 * MAX_GOOD
+    motion = draw_motion(gray, points, points + np.array([300, 0]), np.ones(900, bool))
+    rows = np.ptp(motion[:, 200], axis=1) > 20
+    assert 0 < np.count_nonzero(rows) <= 3 * MAX_GOOD
+
+
+def test_motion_is_drawn_on_the_image_with_dots_where_good_keypoints_are_now():
+    gray = np.full((100, 200), 120, np.uint8)
+    before, now = np.array([[20.0, 20.0], [20.0, 80.0]]), np.array([[150.0, 20.0], [150.0, 80.0]])
+    picture = draw_motion(gray, before, now, np.array([True, False]))
+    assert picture.shape == (100, 200, 3)
+    assert dominant(picture[20:21, 60:140]) == GREEN
+    assert dominant(picture[80:81, 60:140]) == RED
+    assert dominant(picture[18:23, 149:152]) == GREEN
+    assert dominant(picture[18:19, 15:25]) is None
+    assert gray.min() == gray.max() == 120
 
 
 def test_with_ground_truth_only_inliers_are_drawn_and_false_ones_are_red():

@@ -53,9 +53,26 @@ def test_methods_are_compared_in_one_plot(finished_run):
     for run in (finished_run, other):
         assert sum(label.startswith(f"{run.options.method}, ") for label in labels) == 1
     assert len(middle.lines) == 2
-    blind = [replace(run, truth=None, errors=None) for run in (finished_run, other)]
+
+
+def test_without_ground_truth_methods_are_aligned_with_the_first(finished_run):
+    half = [state.T_wc.copy() for state in finished_run.states]
+    for T_wc in half:
+        T_wc[:3, 3] /= 2
+    smaller = replace(
+        finished_run,
+        options=replace(finished_run.options, method="ransac"),
+        states=[
+            replace(state, T_wc=T_wc)
+            for state, T_wc in zip(finished_run.states, half, strict=True)
+        ],
+    )
+    blind = [replace(run, truth=None, errors=None) for run in (finished_run, smaller)]
     (top,) = draw_comparison(blind).axes
-    assert "its own scale" in top.get_title()
+    first, _, second, *_ = (drawn(line) for line in top.lines)
+    assert np.ptp(first, axis=0).max() > 0.1
+    np.testing.assert_allclose(second, first, atol=1e-6)
+    assert f"others aligned with {finished_run.options.method}" in top.get_title()
 
 
 def drawn(line):
