@@ -275,6 +275,23 @@ def test_poses_equal_those_of_the_library_in_the_base_frame(camera, frames):
     assert state.status == "ok"
 
 
+def test_poses_with_an_extractor_file_equal_those_of_the_library(tmp_path, frames, heads_model):
+    chosen = {
+        "features": "own",
+        "extractor_model": str(heads_model(trackable=True, contrast=100.0)),
+    }
+    odometry = VisualOdometry(OdometryOptions(**OPTIONS | chosen))
+    parameters = OVERRIDES | {"sync_queue": QUEUE, "base_frame": FRAME, **chosen}
+    with running_node(tmp_path, **parameters) as robot:
+        camera = ShownCamera(robot, frames)
+        camera.reset()
+        for frame in frames:
+            message, state = camera.show(frame), odometry.process(camera.later(frame))
+            np.testing.assert_allclose(matrix(message.pose.pose), state.T_wc, atol=1e-9)
+        assert state.status == "ok"
+        assert values(fresh_report(robot))["features"] == "own"
+
+
 def test_covariance_is_finite_and_grows_and_velocity_matches_the_poses(camera, frames):
     answers = [camera.show(frame) for frame in frames]
     spread = [np.array(m.pose.covariance).reshape(6, 6) for m in answers]
@@ -695,6 +712,8 @@ def test_all_parameters_are_described_with_their_range(robot):
     [
         ("method", "ransack", "did you mean 'ransac'"),
         ("features", "sifft", "sift"),
+        ("features", "xfeat", "xfeat needs an extractor model"),
+        ("extractor_model", "xfeat.onnx", "sift takes no extractor model"),
         ("method", 3, "type"),
         ("max_keypoints", 1, "range"),
         ("keyframe_overlap", 2.0, "range"),
@@ -1024,6 +1043,7 @@ def test_a_lifecycle_node_works_only_while_active(tmp_path, frames):
     [
         ({"profile": "fsat"}, "did you mean 'fast'"),
         ({"method": "foo"}, "could not configure: unknown method 'foo'"),
+        ({"features": "xfeat", "extractor_model": "no.onnx"}, "no.onnx does not exist"),
         (
             {"qos_overrides./image.subscription.reliability": "relible"},
             "`relible`; restart the node with QoS values of ROS, such as",
