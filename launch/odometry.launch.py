@@ -36,7 +36,7 @@ LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
 
 INPUTS = {
     "image": "Image topic; for compressed images, without the suffix /compressed",
-    "camera_info": "CameraInfo topic, stamped as the images",
+    "camera_info": "CameraInfo topic, with the stamps of the images",
     "odom": "Wheel odometry topic, for scale.source odom",
     "depth": "Depth image topic, for scale.source depth",
 }

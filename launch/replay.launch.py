@@ -108,7 +108,7 @@ def _arguments() -> list[DeclareLaunchArgument]:
             default_value="true",
             choices=TRUE_FALSE,
             description="Hold each image until the node has answered the previous one; false: "
-            "play on as a camera would",
+            "play without waiting, as a camera would",
         ),
         DeclareLaunchArgument(
             "answer_timeout",

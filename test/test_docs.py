@@ -1,5 +1,6 @@
 """The documentation: links lead somewhere, and commands are as the command line has them."""
 
+import ast
 import re
 import shlex
 import subprocess
@@ -164,3 +165,26 @@ def test_the_architecture_page_lists_the_import_layers():
     layers = re.search(r"^layers = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)
     expected = [re.findall(r"\w+", line) for line in re.findall(r'"(.+?)"', layers[1])]
     assert [re.findall(r"\w+", row) for row in rows] == expected
+
+
+def launch_arguments(name: str) -> set[str]:
+    """Arguments that a launch file declares, by its source: launch need not be installed."""
+    tree = ast.parse((ROOT / "launch" / name).read_text())
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "DeclareLaunchArgument":
+            names |= {word.value for word in node.args if isinstance(word, ast.Constant)}
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict):
+            names |= {key.value for key in node.value.keys}
+    return names
+
+
+def test_the_page_about_robots_lists_every_launch_argument():
+    page = (ROOT / "docs" / "robot.md").read_text()
+    tables = re.findall(r"^\| argument \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
+    listed = [
+        {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+        for table in tables
+    ]
+    files = ("odometry.launch.py", "replay.launch.py")
+    assert listed == [launch_arguments(file) for file in files]

@@ -1,5 +1,6 @@
 """What installs, and what its metadata promises."""
 
+import ast
 import importlib
 import re
 import subprocess
@@ -146,3 +147,14 @@ def test_no_two_public_classes_share_a_name():
             for made in re.findall(r"(?m)^class ([A-Z]\w*)", text):
                 found.setdefault(made, []).append(name)
     assert {made: names for made, names in found.items() if len(names) > 1} == {}
+
+
+def test_the_replay_offers_every_alignment():
+    """The launch file repeats their names, because it must load where only ROS is installed."""
+    from lgc_ros.evaluation.trajectory_metrics import ALIGNMENTS
+
+    tree = ast.parse((ROOT / "launch" / "replay.launch.py").read_text())
+    values = {
+        ast.unparse(node.targets[0]): node.value for node in tree.body if type(node) is ast.Assign
+    }
+    assert ast.literal_eval(values["ALIGNMENTS"]) == ALIGNMENTS

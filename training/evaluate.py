@@ -159,16 +159,16 @@ def _resolved(config: EvaluateConfig) -> EvaluateConfig:
 
 def _evaluate_job(pairs: PairSet, keypoints: int, config: EvaluateConfig, part: Path) -> None:
     """Score all methods on one sequence and write the records to a file."""
-    ways = {
-        label: _decider(method, config.features, model, config.threshold_px)
-        for label, method, model in _ways(config)
+    solvers = {
+        label: _solver(method, config.features, model, config.threshold_px)
+        for label, method, model in _combinations(config)
     }
     if pairs.in_dump:
-        scores = _evaluate_dump(pairs, ways, config.limit)
+        scores = _evaluate_dump(pairs, solvers, config.limit)
     else:
         results = evaluate_pairs(
             pairs.path,
-            ways,
+            solvers,
             features=config.features,
             max_keypoints=keypoints,
             extractor_model=config.extractor_model,
@@ -203,29 +203,29 @@ def _scores(rows: list[PairScore]) -> dict:
     }
 
 
-def _ways(config: EvaluateConfig) -> list[tuple[str, str, str | None]]:
+def _combinations(config: EvaluateConfig) -> list[tuple[str, str, str | None]]:
     """Label, method and model file of each combination to compare."""
-    ways = [(m, m, None) for m in config.methods if not parse_method(m).filter]
+    combinations = [(m, m, None) for m in config.methods if not parse_method(m).filter]
     for name, file in config.models.items():
         direct = load_checkpoint(file)[1].network.head == "direct"
         filtering = [m for m in config.methods if parse_method(m).filter]
         for method in [DIRECT] if direct else filtering:
-            ways.append((f"{method}@{name}", method, file))
-    return ways
+            combinations.append((f"{method}@{name}", method, file))
+    return combinations
 
 
 @lru_cache(maxsize=64)
-def _decider(
+def _solver(
     method: str, features: str, model: str | None, threshold_px: float | None
 ) -> Callable[[Correspondences], TwoViewResult]:
     if method == DIRECT:
-        return _DirectDecider(model, threshold_px or EstimatorOptions.threshold_px)
+        return _DirectSolver(model, threshold_px or EstimatorOptions.threshold_px)
     return RelativePoseSolver(
         method, features, model, options=estimator_options(method, threshold_px)
     )
 
 
-class _DirectDecider:
+class _DirectSolver:
     """The pose that a model with the direct head predicts; it rejects no matches."""
 
     def __init__(self, model: str, threshold_px: float) -> None:
@@ -246,15 +246,15 @@ class _DirectDecider:
 
 
 def _evaluate_dump(
-    pairs: PairSet, ways: dict[str, Callable], limit: int | None
+    pairs: PairSet, solvers: dict[str, Callable], limit: int | None
 ) -> dict[str, list[PairScore]]:
     dump = open_dump(pairs.path)
-    scores: dict[str, list[PairScore]] = {label: [] for label in ways}
+    scores: dict[str, list[PairScore]] = {label: [] for label in solvers}
     for index in evenly_spaced(pairs.in_dump, limit):
         pair = dump[index]
         correspondences = to_correspondences(pair)
-        for label, decide in ways.items():
-            result = decide(correspondences)
+        for label, solve in solvers.items():
+            result = solve(correspondences)
             scores[label].append(score_result(result, pair.R_10, pair.t_10))
     return scores
 

@@ -58,7 +58,7 @@ def write_pairs(
         name0, name1 = _name(scene, image0), _name(scene, image1)
         images |= {name0: image0, name1: image1}
         K0, K1 = image0.camera.K, image1.camera.K
-        # No turns: images are stored the way their cameras expect.
+        # No rotation: images are stored as their cameras expect them.
         pair = Pair(len(lines) + 1, name0, name1, 0, 0, K0, K1, *relative_pose(image0, image1))
         lines.append(format_pair(pair))
     for name, image in images.items():

@@ -1,4 +1,4 @@
-"""Run tasks on all cores or on the workers of a Dask scheduler, and write files atomically."""
+"""Run tasks on all cores, or on the workers of a Dask scheduler."""
 
 from __future__ import annotations
 

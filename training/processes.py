@@ -85,7 +85,7 @@ def ignore_stop_signals(worker: int) -> None:
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], bool]]:
-    """A function that tells whether SIGTERM or Ctrl-C arrived; a second one acts as usual."""
+    """A function that returns whether SIGTERM or Ctrl-C arrived; a second one acts as usual."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return

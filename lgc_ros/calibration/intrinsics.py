@@ -27,8 +27,8 @@ class Calibration:
         camera: the estimate.
         views: the views it rests on.
         residuals_px: per view, (N, 2) detected minus predicted corners.
-        sigmas_px: standard deviations of fx, fy, cx and cy; None if OpenCV does not tell
-            (equidistant).
+        sigmas_px: standard deviations of fx, fy, cx and cy; None if OpenCV does not
+            estimate them (equidistant).
         left_out: names of views whose board was detected wrongly.
     """
 

@@ -1,7 +1,6 @@
 """Calibration files of ROS, OpenCV, Kalibr, ORB-SLAM and EuRoC, recognized by their keys.
 
-All of them are YAML. Some do not say how large the images are; the size then comes from the
-images themselves.
+All of them are YAML. Some lack the image size, which is then taken from the images.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Intrinsics(NamedTuple):
 
     K: Any
     D: Any
-    model: str | None  # None: the number of coefficients in D tells
+    model: str | None  # None: chosen by the number of coefficients in D
     size: tuple[Any, Any] | None
 
 
@@ -222,7 +221,7 @@ def _checked_size(size: Any, image_size: ImageSize | None) -> tuple[int, int]:
     """Width and height from the file, else from the images."""
     if size is None:
         if image_size is None:
-            raise CameraError("does not say how large the images are: add image_width and _height")
+            raise CameraError("the image size is missing: add image_width and image_height")
         return image_size()
     is_pair = isinstance(size, tuple | list) and len(size) == 2
     if not is_pair or not all(type(side) is int for side in size):

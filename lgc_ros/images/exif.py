@@ -45,7 +45,7 @@ def read_focal_length(path: Path, size: tuple[int, int]) -> ExifFocalLength:
         px = focal_mm * resolution / unit_mm * shrunk
         return ExifFocalLength(px, f"{focal_mm:g} mm, {resolution / unit_mm:.0f} pixels per mm")
     raise CameraError(
-        f"{path} does not tell its focal length (EXIF FocalLengthIn35mmFilm, or FocalLength with "
+        f"{path} has no focal length in its EXIF data (FocalLengthIn35mmFilm, or FocalLength with "
         "FocalPlaneXResolution): give the horizontal field of view instead, such as "
         "--camera fov:70"
     )

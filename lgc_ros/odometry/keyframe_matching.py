@@ -38,6 +38,8 @@ MIN_LANDMARK_SHARE = 0.5
 EXPLAINED_SHARE = 0.8
 # The same where no filter has rejected outliers, for a pose from optical flow.
 UNFILTERED_SHARE = 0.3
+# Share of the filtered matches that must agree with the motion that a map is initialized from.
+FIRST_SHARE = 0.4
 
 
 class KeyframeMatcher:
@@ -50,6 +52,14 @@ class KeyframeMatcher:
         self.solver = RelativePoseSolver(
             o.method, o.features, o.model, o.device, estimator, o.engine
         )
+
+    @property
+    def first_share(self) -> float:
+        """Share of the matches that must agree with the first motion; unfiltered ones may be few.
+
+        Under strong blur, most matches are wrong, and so is the motion that some agree on.
+        """
+        return FIRST_SHARE if self.solver.filter else 0.0
 
     def __call__(
         self,

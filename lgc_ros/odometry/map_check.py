@@ -29,10 +29,15 @@ class MapCheck:
         self._balance = 0
 
     def accepts(self, view: View, track: Track) -> bool:
-        """Whether the map is still to be trusted after this view."""
-        if shows_landmarks(track) and self.agrees(track):
-            self._balance += 1 if self._confirms(view, track) else -1
-        return self.trusts_map
+        """Whether a view may be located by the map, for or against which it counts from now on.
+
+        Under strong blur, a few landmarks may agree on a wrong pose; the matches contradict it.
+        """
+        if not (shows_landmarks(track) and self.agrees(track)):
+            return self.trusts_map
+        confirmed = self._confirms(view, track)
+        self._balance += 1 if confirmed else -1
+        return confirmed and self.trusts_map
 
     @property
     def trusts_map(self) -> bool:

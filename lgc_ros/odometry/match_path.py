@@ -33,9 +33,10 @@ class MatchPath:
             return self._begin(view, timer)
         track = self._match_to_map(view, timer)
         if not c.check.accepts(view, track):
+            track = replace(track, pose=None)
+        if not c.check.trusts_map:
             c.map.forget_landmarks()
             c.follower.stop()
-            track = replace(track, pose=None)
         if track.pose is not None:
             return self._track(view, track, frame, timer)
         if c.check.trusts_two_views(track):

@@ -69,6 +69,9 @@ class UnmappedTracking:
             message = f"parallax of {first.parallax_deg:.2f} degrees is too small for landmarks"
         elif not first.is_clear:
             status, message = DEGENERATE, "two motions explain the views, as in front of a plane"
+        elif first.inliers.mean() < c.match.first_share:
+            agreeing, count = first.inliers.sum(), len(first.inliers)
+            message = f"only {agreeing} of {count} matches agree on a motion"
         elif by_flow:
             if first.parallax_deg > c.current.retry_parallax_deg:
                 c.current.retry_parallax_deg = RETRY_PARALLAX * first.parallax_deg

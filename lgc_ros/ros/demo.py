@@ -100,12 +100,12 @@ def _run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     _render(bag, world, camera, options.frames, show)
 
     def live_progress(run: LiveRun) -> None:
-        said = {"status": "", "inliers": "0", "dropped": "0"} | run.diagnostics
+        values = {"status": "", "inliers": "0", "dropped": "0"} | run.diagnostics
         show(
             PLAY,
             run.answered,
             options.frames,
-            f"{said['status']} · {said['inliers']} inliers · {said['dropped']} dropped",
+            f"{values['status']} · {values['inliers']} inliers · {values['dropped']} dropped",
         )
 
     show(PLAY, 0, options.frames, "starting the node")

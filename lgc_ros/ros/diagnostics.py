@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
@@ -24,10 +25,14 @@ from lgc_ros.odometry.state import (
 )
 from lgc_ros.ros.node_parameters import NodeParameters
 from lgc_ros.ros.scale_input import DepthImages, ScaleInput
-from lgc_ros.ros.topic_watch import SILENT_S, TopicWatch, smallest_difference_ns
+
+if TYPE_CHECKING:
+    from lgc_ros.ros.inputs import TopicWatch
 
 # Numbers, but not digits of names such as mono16 or /cam1.
 NUMBERS = re.compile(r"(?<!\d)(?<![A-Za-z_/][A-Za-z_])\d+")
+# A topic without messages for this long is silent.
+SILENT_S = 2.0
 # A message is logged again if its cause was absent for this long.
 FORGET_S = 10.0
 LEVELS = {
@@ -146,7 +151,7 @@ class Monitor:
             return ""
         complaint = watch.complaint()
         if not complaint and time.monotonic() - source.met_s > SILENT_S:
-            between_ns = smallest_difference_ns(watch, self.images)
+            between_ns = watch.smallest_difference_ns(self.images)
             is_depth = source.name == DepthImages.name
             remedy = _stamp_remedy(between_ns, p) if is_depth else ONE_CLOCK
             complaint = _never_match(watch, self.images, remedy)
@@ -249,7 +254,7 @@ def _without_scale(state: OdometryState | None) -> str:
 
 def _no_pairs(camera_info: TopicWatch, images: TopicWatch, p: NodeParameters) -> str:
     """Why no camera_info can be paired with an image, and the remedy."""
-    between_ns = smallest_difference_ns(camera_info, images)
+    between_ns = camera_info.smallest_difference_ns(images)
     if between_ns <= round(p.slop_s * 1e9):
         return (
             f"messages of {images.topic} and {camera_info.topic} with matching stamps arrive more "
@@ -259,7 +264,7 @@ def _no_pairs(camera_info: TopicWatch, images: TopicWatch, p: NodeParameters) ->
 
 
 def _never_match(watch: TopicWatch, images: TopicWatch, remedy: str) -> str:
-    between_ms = smallest_difference_ns(watch, images) * 1e-6
+    between_ms = watch.smallest_difference_ns(images) * 1e-6
     return (
         f"the stamps of {images.topic} and {watch.topic} never match: they differ by "
         f"at least {between_ms:.3f} ms; {remedy}"
@@ -288,7 +293,7 @@ def _too_slow(frames: int, drops: int, p: NodeParameters) -> str:
 
 
 def _faster(p: NodeParameters) -> list[str]:
-    """Ways to make the node faster that are not in use yet."""
+    """Settings that would make the node faster and are not in use yet."""
     options, fast = p.odometry, _fast_profile()
     remedies = []
     if options.features != fast.features or options.max_keypoints > fast.max_keypoints:

@@ -90,6 +90,6 @@ def matches_picture(image: np.ndarray, state: OdometryState) -> np.ndarray:
         cv2.polylines(picture, list(tracks[result.inliers]), False, GREEN, 1, cv2.LINE_AA)
         for x, y in tracks[result.inliers, 1]:
             cv2.circle(picture, (int(x), int(y)), 2, GREEN, -1, cv2.LINE_AA)
-    agree = f"{state.counts.get('inliers', 0)} of {state.counts.get('matches', 0)} matches agree"
-    write_caption(picture, [f"{state.status}: {agree}"])
+    inliers, matches = (state.counts.get(name, 0) for name in ("inliers", "matches"))
+    write_caption(picture, [f"{state.status}: {inliers} inliers of {matches} matches"])
     return picture

@@ -12,6 +12,7 @@ HELP_WORDS = ("-h", "--help")
 MAIN_PARAMETERS = (
     "profile",
     "method",
+    "tracking",
     "max_keypoints",
     "scale.source",
     "base_frame",
@@ -32,7 +33,7 @@ Visual odometry of one calibrated camera, as a managed (lifecycle) node that act
 
 Subscribes to:
   image              sensor_msgs/Image (image/compressed with image_transport:=compressed)
-  camera_info        sensor_msgs/CameraInfo, stamped as the images
+  camera_info        sensor_msgs/CameraInfo, with the stamps of the images
   odom, depth        nav_msgs/Odometry, sensor_msgs/Image: metric scale (scale.source)
 Publishes:
   ~/odometry, ~/pose, ~/relative_pose, ~/path    the motion of base_frame

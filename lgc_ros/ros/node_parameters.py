@@ -113,7 +113,7 @@ class NodeParameters:
             )
         _check_pose(self.base_to_camera)
 
-    @property
+    @cached_property
     def is_pipelined(self) -> bool:
         """Whether keypoints of the next image are extracted while this one is tracked."""
         return self.pipelined and self.odometry.tracking == MATCH and self.odometry.threads != 1

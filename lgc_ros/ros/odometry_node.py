@@ -87,9 +87,8 @@ class OdometryNode(LifecycleNode):
         self._inputs: Inputs | None = None
         self._worker: LatestItemWorker | None = None
         self._tracking_thread: SerialThread | None = None
-        self._checked: MessageOdometry | None = (
-            None  # made to see whether new settings can be used
-        )
+        # Made from new settings, to see whether they can be used.
+        self._checked: MessageOdometry | None = None
         self.add_on_set_parameters_callback(self._check_parameters)
         self.add_post_set_parameters_callback(self._apply_parameters)
         refuse_impossible_transitions(self)
@@ -243,8 +242,11 @@ class OdometryNode(LifecycleNode):
         if refusal:
             return SetParametersResult(successful=False, reason=refusal)
         try:
-            after = read_parameters(self, changes)
-            if after.odometry != self._settings.odometry:
+            before, after = self._settings, read_parameters(self, changes)
+            if (before.odometry, before.background_mapping) != (
+                after.odometry,
+                after.background_mapping,
+            ):
                 self._checked = self._new_odometry(after)
         except LgcError as error:
             return SetParametersResult(successful=False, reason=str(error))

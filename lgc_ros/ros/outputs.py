@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import numpy as np
 from geometry_msgs.msg import PoseStamped, PoseWithCovarianceStamped
@@ -26,19 +27,24 @@ class Outputs:
     """Lifecycle publishers, which send nothing while the node is inactive."""
 
     def __init__(self, node: LifecycleNode) -> None:
-        def publisher(kind: type, topic: str):
-            with checked_overrides(node.resolve_topic_name(topic)):
-                return node.create_lifecycle_publisher(
-                    kind, topic, output_qos(), qos_overriding_options=OVERRIDABLE
-                )
+        with ExitStack() as opened:  # no publisher stays if a later one cannot be created
 
+            def publisher(kind: type, topic: str):
+                with checked_overrides(node.resolve_topic_name(topic)):
+                    made = node.create_lifecycle_publisher(
+                        kind, topic, output_qos(), qos_overriding_options=OVERRIDABLE
+                    )
+                opened.callback(node.destroy_lifecycle_publisher, made)
+                return made
+
+            self._odometry = publisher(Odometry, "~/odometry")
+            self._pose = publisher(PoseWithCovarianceStamped, "~/pose")
+            self._relative = publisher(PoseStamped, "~/relative_pose")
+            self._path = publisher(Path, "~/path")
+            self._inliers = publisher(MarkerArray, "~/inliers")
+            self._picture = publisher(Image, "~/matches_image")
+            self._publishers = opened.pop_all()
         self._node = node
-        self._odometry = publisher(Odometry, "~/odometry")
-        self._pose = publisher(PoseWithCovarianceStamped, "~/pose")
-        self._relative = publisher(PoseStamped, "~/relative_pose")
-        self._path = publisher(Path, "~/path")
-        self._inliers = publisher(MarkerArray, "~/inliers")
-        self._picture = publisher(Image, "~/matches_image")
         self._bridge = compat.CvBridge()
         self._broadcaster = compat.tf2_ros and compat.tf2_ros.TransformBroadcaster(node)
         if self._broadcaster is None:
@@ -46,15 +52,7 @@ class Outputs:
         self._poses: deque[PoseStamped] = deque()
 
     def destroy(self) -> None:
-        for publisher in (
-            self._odometry,
-            self._pose,
-            self._relative,
-            self._path,
-            self._inliers,
-            self._picture,
-        ):
-            self._node.destroy_lifecycle_publisher(publisher)
+        self._publishers.close()
         if self._broadcaster is not None:
             self._node.destroy_publisher(self._broadcaster.pub_tf)
 

@@ -89,9 +89,9 @@ class Session:
             self._executor.spin_once(timeout_sec=min(left_s, POLL_S))
         return True
 
-    def take_waiting(self, count: int) -> None:
-        """Run up to `count` callbacks that are ready."""
-        for _ in range(count):
+    def take_waiting(self) -> None:
+        """Run the callbacks that are ready, one of each subscription and timer."""
+        for _ in (*self.node.subscriptions, *self.node.timers):
             self._executor.spin_once(timeout_sec=0)
 
     def wait_for(
@@ -191,21 +191,21 @@ def init_ros(
 
 def _explained(error: RuntimeError) -> str:
     """The error message of ROS without source locations, and with a remedy."""
-    said = re.sub(r",\s+at /\S+:\d+", "", str(error)).strip()
+    text = re.sub(r",\s+at /\S+:\d+", "", str(error)).strip()
     if "UnknownROSArgs" in type(error).__name__:
-        return f"unknown ROS arguments {said}: see odometry_node --help"
-    rule = re.search(r"Couldn't parse remap rule: '(.*?)'\. Error: ", said, re.DOTALL)
+        return f"unknown ROS arguments {text}: see odometry_node --help"
+    rule = re.search(r"Couldn't parse remap rule: '(.*?)'\. Error: ", text, re.DOTALL)
     if rule:
         return f"invalid argument {rule[1]}: give NAME:=NAME; {NAMES}"
-    file = re.search(r"params file: '--params-file (.*?)'\. Error: (.*)", said, re.DOTALL)
+    file = re.search(r"params file: '--params-file (.*?)'\. Error: (.*)", text, re.DOTALL)
     if file and not Path(file[1]).is_file():
         return f"the parameter file {file[1]} does not exist: check --params-file"
     if file:
         return f"the parameter file {file[1]} cannot be read: {' '.join(file[2].split())}"
-    if "logging" in said:
-        cause = said.removeprefix("failed to initialize logging: ")
+    if "logging" in text:
+        cause = text.removeprefix("failed to initialize logging: ")
         return f"ROS cannot write its log files ({cause}): set ROS_LOG_DIR to a writable folder"
-    cause = said.removeprefix("failed to initialize rcl: ")
+    cause = text.removeprefix("failed to initialize rcl: ")
     return f"ROS cannot be initialized: {cause}; see odometry_node --help"
 
 

@@ -15,6 +15,7 @@ from visualization_msgs.msg import Marker, MarkerArray
 
 from lgc_ros.errors import ConfigError, ImageError
 from lgc_ros.images.encoding import image_from_message
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.odometry.state import OK, STATUSES, TRACKED
 from lgc_ros.ros.messages import pose_matrix
 from lgc_ros.ros.mounting import Mounting
@@ -71,16 +72,17 @@ class NodeViewer:
         self._last = OK
         self._mounting: Mounting | None = None
         self._mounted: str | None = None
+        self._asked = False  # for base_to_camera
         self._base_frame = ""
         self._name = ros.topic_name(name)
         self._parameters = ros.node.create_client(GetParameters, f"{self._name}/get_parameters")
-        for kind, topic, heard in (
+        for kind, topic, on_message in (
             (Odometry, f"{self._name}/odometry", self._on_odometry),
             (Image, f"{self._name}/matches_image", self._on_image),
             (MarkerArray, f"{self._name}/inliers", self._on_markers),
             (DiagnosticArray, "/diagnostics", self._on_diagnostics),
         ):
-            ros.node.create_subscription(kind, topic, heard, input_qos(10))
+            ros.node.create_subscription(kind, topic, on_message, input_qos(10))
         recording.log("world", rerun.ViewCoordinates.RIGHT_HAND_Z_UP, static=True)
 
     def is_connected(self) -> bool:
@@ -88,7 +90,7 @@ class NodeViewer:
         return self._ros.node.count_publishers(f"{self._name}/odometry") > 0
 
     def _set_time(self, stamp: Time) -> None:
-        self._time.set(stamp.sec * 10**9 + stamp.nanosec)
+        self._time.set(stamp_ns(stamp))
 
     def _on_odometry(self, message: Odometry) -> None:
         self._set_time(message.header.stamp)
@@ -126,7 +128,9 @@ class NodeViewer:
             return True
         if self._mounting is None:
             self._mounting = Mounting(self._ros.node, self._base_frame, None)
-            self._ask_for_mounting()
+        if not self._asked and self._parameters.service_is_ready():
+            self._asked = True
+            self._ask_for_mounting(self._mounting)
         try:
             T_bc = self._mounting.T_bc(frame)
         except ConfigError as error:
@@ -137,16 +141,15 @@ class NodeViewer:
         self._mounted = frame
         return True
 
-    def _ask_for_mounting(self) -> None:
-        """Ask the node for its parameter base_to_camera, which may be empty."""
-        if not self._parameters.service_is_ready():
-            return
+    def _ask_for_mounting(self, by_tf: Mounting) -> None:
+        """Ask the node for its parameter base_to_camera, which replaces TF unless it is empty."""
 
         def answered(future) -> None:
             response = future.result()
             numbers = response.values[0].double_array_value if response.values else ()
             if len(numbers):
                 T_bc = NodeParameters(base_to_camera=tuple(numbers)).T_bc
+                by_tf.close()
                 self._mounting = Mounting(self._ros.node, self._base_frame, T_bc)
 
         request = GetParameters.Request(names=["base_to_camera"])

@@ -36,8 +36,8 @@ def reason(error: OSError) -> str:
     """Cause and remedy of a failure to write, in user terms."""
     number = error.errno
     if number is None:  # h5py mentions it in its message only
-        said = re.search(r"errno = (\d+)", str(error))
-        number = int(said[1]) if said else 0
+        found = re.search(r"errno = (\d+)", str(error))
+        number = int(found[1]) if found else 0
     return REASONS.get(number, error.strerror or str(error))
 
 

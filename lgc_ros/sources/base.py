@@ -161,5 +161,5 @@ def camera_beside(*candidates: Path, rectified: bool = False) -> Camera:
     raise CameraError(
         f"no camera: {' or '.join(map(str, candidates))} does not exist; give the camera of these "
         "images with --camera CAM.yaml, or guess it with --camera fov:70 (horizontal field of "
-        "view in degrees); docs/cameras.md lists all ways"
+        "view in degrees); see docs/cameras.md"
     )

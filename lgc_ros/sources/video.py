@@ -87,10 +87,10 @@ def read_video(
         return Frame(index, stamp_ns, image, camera, name=f"{name}/{index:06d}")
 
     while capture.grab():
-        # Some containers have no time stamps: fall back to the frame rate.
+        # Some containers have no time stamps, or repeat some: fall back to the frame rate.
         time_ns = round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1e6)
         has_time = rate_hz is None and time_ns > stamp_ns
-        stamp_ns = time_ns if has_time else round(index * 1e9 / fps)
+        stamp_ns = time_ns if has_time else max(round(index * 1e9 / fps), stamp_ns + 1)
         yield load
         index += 1
     if announced and index < announced:

@@ -778,3 +778,16 @@ def test_real_sequences_are_followed(name, frames, every):
     known = [frame for frame in source if frame.T_wc is not None]
     errors = evaluate_trajectory(tracked(states), truth(known))
     assert errors.ate_rmse_m < 0.03 * truth(known).length_m
+
+
+@pytest.mark.slow
+def test_a_sequence_with_strong_blur_keeps_its_scale():
+    """Few landmarks and few matches agree on wrong poses there; no map must be made from them."""
+    from lgc_ros.sources import open_source
+
+    source = list(open_source(data("fr1_desk"), every=2))
+    states = process(source, OdometryOptions())
+    assert len(tracked(states)) > 0.95 * len(source)
+    known = [frame for frame in source if frame.T_wc is not None]
+    errors = evaluate_trajectory(tracked(states), truth(known))
+    assert errors.ate_rmse_m < 0.01 * truth(known).length_m

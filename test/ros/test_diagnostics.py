@@ -12,11 +12,11 @@ from sensor_msgs.msg import Image
 
 from lgc_ros.odometry.profiles import load_profile
 from lgc_ros.ros.diagnostics import Log, Monitor
+from lgc_ros.ros.inputs import TopicWatch
 from lgc_ros.ros.node_parameters import (
     NodeParameters,
 )
 from lgc_ros.ros.scale_input import WheelOdometry
-from lgc_ros.ros.topic_watch import TopicWatch
 
 
 def publisher(topic_type="sensor_msgs/msg/Image", **policies):

@@ -13,9 +13,7 @@ from lgc_ros.errors import ConfigError
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.scale import ScaleOptions
 from lgc_ros.ros.inputs import Inputs
-from lgc_ros.ros.node_parameters import (
-    NodeParameters,
-)
+from lgc_ros.ros.node_parameters import NodeParameters
 
 
 @pytest.mark.parametrize("topic", ["camera_info", "odom"])

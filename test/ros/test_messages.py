@@ -100,7 +100,7 @@ def is_positive_definite(covariance):
 def test_every_published_covariance_is_symmetric_and_positive_definite(
     metres, sigma, drift, angles, lever, speed, count, elapsed_ns
 ):
-    """Whatever is certain: the first pose, a straight way, landmarks on one ray."""
+    """Whatever is certain: the first pose, a straight path, landmarks on one ray."""
     landmarks = LandmarkMap(0.35, 10)
     report = StateReport(landmarks, MetricScale(ScaleOptions(), landmarks), PoseHistory(), 3)
     T_wc = rigid(angles, metres * np.array([0.6, 0.0, 0.8]))

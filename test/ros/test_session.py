@@ -1,4 +1,4 @@
-"""A node survives a failing callback, and ends although DDS hangs."""
+"""A node survives a failing callback, misses no message, and ends although DDS hangs."""
 
 import sys
 import threading
@@ -8,10 +8,13 @@ import pytest
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
 from rclpy.context import Context
+from rclpy.duration import Duration
 from rclpy.node import Node
 from ros.processes import completed, free_domain
+from std_msgs.msg import String
 
 from lgc_ros.ros.odometry_node import spin
+from lgc_ros.ros.session import session
 
 
 def test_a_callback_that_fails_does_not_end_the_node(monkeypatch):
@@ -31,6 +34,20 @@ def test_a_callback_that_fails_does_not_end_the_node(monkeypatch):
     node.destroy_node()
     context.try_shutdown()
     assert len(calls) == 3
+
+
+def test_messages_that_have_arrived_are_taken_although_timers_are_due(monkeypatch):
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    heard = []
+    with session("listener", free_domain()) as ros:
+        ros.node.create_timer(1e-9, lambda: None)
+        ros.node.create_subscription(String, "note", heard.append, 10)
+        publisher = ros.node.create_publisher(String, "note", 10)
+        ros.spin_until(publisher.get_subscription_count)
+        publisher.publish(String(data="a note"))
+        assert publisher.wait_for_all_acked(Duration(seconds=60))
+        ros.take_waiting()
+    assert len(heard) == 1
 
 
 STUCK = """

@@ -1,10 +1,11 @@
-"""A small world with known cameras, which the tests write in one data layout after the other."""
+"""A small world with known cameras, and dumps of simulated pairs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 import pytest
+import torch
 from transforms3d.euler import euler2mat
 
 from lgc_ros.geometry.epipolar import essential_from_pose, homogeneous
@@ -90,3 +91,32 @@ def agreement():
         return (pair.ys[distinctive] < 1e-4).mean()
 
     return share
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Sums in one order, so that runs can be compared to the last bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory):
+    """``good.hdf5``; ``mixed.hdf5``, one of whose five pairs holds NaN; ``broken.hdf5``."""
+    from tiny_runs import MATCHES
+
+    from training.data.dump import write_dump
+    from training.data.simulation import simulate_pair
+
+    folder = tmp_path_factory.mktemp("dumps")
+    pairs = (simulate_pair(np.random.default_rng(seed), 2 * MATCHES) for seed in range(40))
+    good = [pair for pair in pairs if (pair.ys < 1e-4).mean() > 0.4][:4]
+    xs = good[0].xs.copy()
+    xs[5, 2] = np.nan
+    broken = replace(good[0], xs=xs)
+    write_dump(folder / "good.hdf5", good)
+    write_dump(folder / "mixed.hdf5", [*good, broken])
+    write_dump(folder / "broken.hdf5", [broken])
+    return folder

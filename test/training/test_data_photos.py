@@ -82,6 +82,15 @@ def test_a_doubtful_reconstruction_is_refused_with_its_figures(rendered, models,
         read_photos(rendered[0], models=str(models), max_reprojection_px=0.0, max_epipolar_px=0.0)
 
 
+def test_a_model_made_by_others_is_neither_used_nor_replaced(rendered, tmp_path):
+    model = tmp_path / "room" / "0" / "points3D.bin"
+    model.parent.mkdir(parents=True)
+    model.write_bytes(b"days of work")
+    with pytest.raises(DatasetError, match="not made by the reader 'photos'"):
+        read_photos(rendered[0], models=str(tmp_path))
+    assert model.read_bytes() == b"days of work"
+
+
 def test_photos_that_show_nothing_in_common_are_named(tmp_path):
     for seed in range(3):
         noise = np.random.default_rng(seed).integers(0, 256, (240, 320), np.uint8)

@@ -174,8 +174,8 @@ def test_models_are_compared_under_their_names(dump, models, tmp_path):
         {"all": [str(dump)]}, ("cn-8pt", "ransac"), models={"a": models["weights"], **models}
     )
     results = run(config, tmp_path)
-    ways = {(r["method"], r["model"]) for r in results["records"]}
-    assert ways == {
+    combinations = {(r["method"], r["model"]) for r in results["records"]}
+    assert combinations == {
         ("ransac", None),
         ("cn-8pt", "a"),
         ("cn-8pt", "weights"),
@@ -296,7 +296,7 @@ def test_the_example_is_understood():
         ({"group": {"a": ["b"]}}, "unknown key 'group', did you mean 'groups'"),
     ],
 )
-def test_a_wrong_configuration_is_named(tmp_path, content, complaint):
+def test_an_invalid_configuration_is_refused_with_the_reason(tmp_path, content, complaint):
     path = tmp_path / "evaluate.yaml"
     path.write_text(yaml.safe_dump(content))
     with pytest.raises(ConfigError, match=rf"evaluate\.yaml: {complaint}"):

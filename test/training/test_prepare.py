@@ -274,7 +274,7 @@ def test_a_configuration_file_says_the_same(config, tmp_path):
         ("name: a\nsources: [{reader: raw, path: x}]\nfeatures: {kind: sift}", "'kind'"),
     ],
 )
-def test_a_wrong_configuration_is_named(tmp_path, content, complaint):
+def test_an_invalid_configuration_is_refused_with_the_reason(tmp_path, content, complaint):
     path = tmp_path / "prepare.yaml"
     path.write_text(content)
     with pytest.raises(ConfigError, match=rf"prepare\.yaml.*{complaint}"):
@@ -284,7 +284,7 @@ def test_a_wrong_configuration_is_named(tmp_path, content, complaint):
 @pytest.mark.parametrize(
     "path", sorted((Path(training.prepare.__file__).parent / "configs").glob("prepare_*.yaml"))
 )
-def test_the_examples_are_understood(path):
+def test_the_shipped_configurations_are_valid(path):
     for source in read_config(path).sources:
         inspect.signature(READERS[source.reader]).bind("path", **source.options)
 

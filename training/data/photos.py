@@ -29,6 +29,7 @@ SHARED_POINTS_ABOVE = 50
 """The paper's 100 suit hundreds of photos. Below 40, poses of tourist photos are unreliable: fresh
 matches had a median epipolar distance of 1.4 px, against 0.5 px above 100 shared points."""
 
+QUALITY_FILE = "quality.json"
 CHECKED_PAIRS = 10
 DISTINCTIVE_RATIO = 0.8
 FAR_PX = 10.0
@@ -84,13 +85,22 @@ def read_photos(
         raise ConfigError(f"camera is {camera!r}, it must be one of {', '.join(CAMERAS)}.")
     folder = Path(folder)
     place = Path(models) / folder.resolve().name if models else folder / "sparse"
-    done = place / "quality.json"
+    done = place / QUALITY_FILE
     if not done.is_file():
+        if place.exists():
+            raise DatasetError(
+                f"{place} exists but was not made by the reader 'photos', which would replace it: "
+                "read it with the reader 'colmap', or name another folder with the option "
+                "'models'."
+            )
+        work = place.with_name(f"{place.name}.work")
         photos = _photos(folder)
-        model = _reconstruct(folder, photos, place, camera, keypoints)
-        scene = read_colmap(folder, ".", str(place.resolve()), shared_points_above)
+        found, model = _reconstruct(folder, photos, work, camera, keypoints)
+        scene = read_colmap(folder, ".", str(found.resolve()), shared_points_above)
         quality = _check(scene, len(photos), model.compute_mean_reprojection_error())
-        write_file(done, json.dumps(asdict(quality), indent=1))
+        write_file(found / QUALITY_FILE, json.dumps(asdict(quality), indent=1))
+        found.rename(place)
+        shutil.rmtree(work)
     quality = Quality(**json.loads(done.read_text(encoding="utf-8")))
     log.info("%s: %s", folder.name, quality)
     limits = min_registered, max_reprojection_px, max_epipolar_px, min_agreeing
@@ -138,8 +148,8 @@ def _photos(folder: Path) -> list[str]:
     return names
 
 
-def _reconstruct(folder: Path, photos: list[str], place: Path, camera: str, keypoints: int):
-    """The largest model of the photos, written to `place`; its database is kept until then."""
+def _reconstruct(folder: Path, photos: list[str], work: Path, camera: str, keypoints: int):
+    """Folder and content of the largest model of the photos; `work` also keeps the database."""
     try:
         import pycolmap
     except ImportError as error:
@@ -147,7 +157,6 @@ def _reconstruct(folder: Path, photos: list[str], place: Path, camera: str, keyp
             "structure from motion needs pycolmap: install the 'training' extra."
         ) from error
 
-    work = place.with_name(place.name + ".work")
     try:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -181,10 +190,7 @@ def _reconstruct(folder: Path, photos: list[str], place: Path, camera: str, keyp
             "they must overlap and be taken from different places."
         )
     number, model = max(found.items(), key=lambda item: item[1].num_reg_images())
-    shutil.rmtree(place, ignore_errors=True)
-    (attempts / str(number)).rename(place)
-    shutil.rmtree(work)
-    return model
+    return attempts / str(number), model
 
 
 def _check(scene: PosedScene, photos: int, reprojection_px: float) -> Quality:

@@ -55,7 +55,7 @@ def pairs_above(visibility: np.ndarray, threshold: float) -> np.ndarray:
 
 
 def pairs_by_gap(frames: np.ndarray, min_gap: int, max_gap: int) -> np.ndarray:
-    """Ordered pairs, both ways, of images whose frame numbers are min_gap..max_gap apart."""
+    """Pairs, in both orders, of images whose frame numbers are min_gap..max_gap apart."""
     if not 1 <= min_gap <= max_gap:
         raise ConfigError(f"frame gaps {min_gap}..{max_gap} are empty: use 1 <= min <= max.")
     gap = np.abs(frames[:, None] - frames[None, :])

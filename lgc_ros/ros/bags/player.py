@@ -5,25 +5,25 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builtin_interfaces.msg import Time
-from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.duration import Duration
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rosgraph_msgs.msg import Clock
 
-from lgc_ros.errors import ConfigError, LgcError, SourceError
+from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.images.stamps import serialized_stamp_ns
-from lgc_ros.ros.bags.topics import has_header, message_class, offered_qos
+from lgc_ros.ros.bags.answers import DEPTH, Answers
+from lgc_ros.ros.bags.topics import message_class, offered_qos
 from lgc_ros.ros.session import Session
 from lgc_ros.sources.bag_reader import open_bag, topic_listing, topic_types
-from lgc_ros.sources.bag_types import IMAGE_TYPES
+from lgc_ros.sources.bag_types import IMAGE_TYPES, INFO_TYPES
 
 if TYPE_CHECKING:
     from rosbags.highlevel import AnyReader
@@ -33,12 +33,9 @@ log = logging.getLogger(__name__)
 
 CLOCK_TOPIC = "/clock"
 STATIC_TOPICS = ("/tf_static",)
-DEPTH = 100
 # Maximum waits for subscribers: to connect once they are discovered, which takes milliseconds or
 # longer on a busy machine, and to acknowledge the last messages.
 CONNECTED_S, ACKNOWLEDGED_S = 3.0, 10.0
-# Consecutive images without an answer after which playback fails.
-MAX_UNANSWERED = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +69,8 @@ class PlayOptions:
             image is held back until then, so that a slow subscriber misses none. If `wait_for`
             names image topics, only those are answered: others may be depth or another camera.
         wait_s: maximum wait for the endpoints that `wait_for` and `in_step_with` name.
-        answer_s: maximum wait for an answer; MAX_UNANSWERED consecutive images without one end
-            playback with an error.
+        answer_s: maximum wait for an answer; the image is sent again after half of it, and three
+            consecutive images without an answer end playback with an error.
     """
 
     rate: float = 1.0
@@ -120,8 +117,8 @@ class _Player:
         resolve = session.topic_name
         self._names = {topic: resolve(options.remap.get(topic, topic)) for topic in topics}
         self._awaited = [resolve(topic) for topic in options.wait_for]
-        self._answers = options.in_step_with and _Answers(
-            session, resolve(options.in_step_with), options
+        self._answers = options.in_step_with and Answers(
+            session, resolve(options.in_step_with), options.wait_s, options.answer_s
         )
         self._publishers = self._advertise(topics)
         self._counts = Counter(dict.fromkeys(self._publishers, 0))
@@ -232,6 +229,8 @@ class _Player:
                 return
             name = self._names[connection.topic]
             self._publishers[name].publish(bytes(data))
+            if self._answers and connection.msgtype in (*IMAGE_TYPES, *INFO_TYPES):
+                self._answers.sent(self._publishers[name], bytes(data))
             self._counts[name] += 1
             progress(Played(name, data, (log_ns - self._start_ns) * 1e-9, total_s))
         if self._answers:
@@ -261,115 +260,6 @@ class _Player:
             if now_s >= due_s:
                 return
             self._session.spin_for(min(due_s, self._tick_s if self._clock else due_s) - now_s)
-
-
-class _Answers:
-    """Waits for the answers to the images."""
-
-    def __init__(self, session: Session, topic: str, options: PlayOptions):
-        self._session, self._topic = session, topic
-        self._wait_s, self._answer_s = options.wait_s, options.answer_s
-        self._expected_ns: int | None = None
-        self._answered_ns: int | None = None
-        self._asked = self._answered = self._unanswered = 0
-        self._diagnosis: _Diagnosis | None = None
-
-    def await_publisher(self) -> None:
-        """Wait for a publisher of the topic, and subscribe to it."""
-        node, topic = self._session.node, self._topic
-        if not self._session.wait_for(
-            lambda: node.count_publishers(topic) > 0,
-            f"a publisher of {topic}",
-            lambda: self._session.similar_topics(topic, node.get_publishers_info_by_topic),
-            self._wait_s,
-        ):
-            return
-        kind = node.get_publishers_info_by_topic(topic)[0].topic_type
-        if not has_header(message_class(kind)):
-            raise ConfigError(
-                f"{topic} ({kind}) has no header: --in-step-with needs a topic with stamps"
-            )
-        self._diagnosis = _Diagnosis(self._session)
-        subscription = node.create_subscription(
-            message_class(kind), topic, self._on_answer, DEPTH, raw=True
-        )
-        self._session.spin_until(lambda: subscription.get_publisher_count() > 0)
-
-    def _on_answer(self, data: bytes) -> None:
-        self._answered_ns = serialized_stamp_ns(data)
-
-    def expect(self, stamp_ns: int) -> None:
-        self._expected_ns = stamp_ns
-        self._asked += 1
-
-    def await_last(self) -> None:
-        """Wait for the answer to the last image; a single missing one is only logged.
-
-        Raises:
-            LgcError: MAX_UNANSWERED consecutive images had no answer.
-        """
-        if self._expected_ns is None:
-            return
-        answered = self._session.spin_until(
-            lambda: self._answered_ns == self._expected_ns, time.monotonic() + self._answer_s
-        )
-        self._expected_ns = None
-        if self._session.stopping.is_set():
-            return
-        if answered:
-            self._answered += 1
-            self._unanswered = 0
-            self._diagnosis.forget()
-            return
-        self._unanswered += 1
-        if self._unanswered == MAX_UNANSWERED:
-            self._give_up()
-        log.warning("%s has not answered an image within %g s", self._topic, self._answer_s)
-
-    def check(self) -> None:
-        """At the end of the bag, raise an error if no image was answered."""
-        if self._asked and not self._answered and not self._session.stopping.is_set():
-            self._give_up()
-
-    def _give_up(self) -> None:
-        publishers = self._session.node.get_publishers_info_by_topic(self._topic)
-        names = [f"{p.node_namespace.rstrip('/')}/{p.node_name}".lstrip("/") for p in publishers]
-        raise LgcError(
-            f"{self._topic} answered {self._answered} of {self._asked} images, and none of the "
-            f"last {self._unanswered} within {self._answer_s:g} s; /diagnostics says: "
-            f"{self._diagnosis.reason(names) or 'nothing'}"
-        )
-
-
-class _Diagnosis:
-    """Messages on /diagnostics while images are not answered."""
-
-    def __init__(self, session: Session) -> None:
-        self._faults: dict[str, str] = {}  # number of rejected images by status name
-        self._first: dict[str, str] = {}
-        self._last: dict[str, str] = {}
-        session.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_report, DEPTH)
-
-    def reason(self, nodes: Collection[str]) -> str:
-        """What one of the nodes reported first after rejecting an image, or else last.
-
-        Later reports may complain about missing images while the player waits for an answer.
-        """
-        said = self._last | self._first
-        return next((said[name] for name in said if name.partition(":")[0] in nodes), "")
-
-    def forget(self) -> None:
-        """Forget earlier reports, because an image was answered."""
-        self._first.clear()
-        self._last.clear()
-
-    def _on_report(self, message: DiagnosticArray) -> None:
-        for status in message.status:
-            faults = next((value.value for value in status.values if value.key == "faults"), "0")
-            if faults != self._faults.get(status.name, "0"):
-                self._first.setdefault(status.name, status.message)
-            self._faults[status.name] = faults
-            self._last[status.name] = status.message
 
 
 def _span(reader: AnyReader, bag: Path, options: PlayOptions) -> tuple[int, int]:

@@ -98,7 +98,7 @@ class Recorder:
     The bag is flushed to disk twice a second while the session spins.
 
     Args:
-        heard: called with the topic and the bytes of each message.
+        on_message: called with the topic and the bytes of each message.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class Recorder:
         session: Session,
         writer: BagWriter,
         options: RecordOptions,
-        heard: Callable[[str, bytes], None] = lambda topic, data: None,
+        on_message: Callable[[str, bytes], None] = lambda topic, data: None,
     ):
         self._session, self._node = session, session.node
-        self._writer, self._options, self._heard = writer, options, heard
+        self._writer, self._options, self._on_message = writer, options, on_message
         self._wanted = {self._node.resolve_topic_name(topic) for topic in options.topics}
         # None if the message type is not installed.
         self._subscriptions: dict[str, Subscription | None] = {}
@@ -153,7 +153,7 @@ class Recorder:
         before = None
         while before != self.counts.total():
             before = self.counts.total()
-            self._session.take_waiting(len(self._subscriptions))
+            self._session.take_waiting()
 
     def _subscribe(self, topic: str, kind: str) -> Subscription | None:
         try:
@@ -173,7 +173,7 @@ class Recorder:
             self._heard_s = time.monotonic()
             self._writer.write(connection, time.time_ns(), data)
             self.counts[topic] += 1
-            self._heard(topic, data)
+            self._on_message(topic, data)
 
         qos = requested_qos(profiles, DEPTH)
         log.info("recording %s", topic)
