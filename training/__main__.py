@@ -8,6 +8,7 @@ import typer
 
 from lgc_ros.cli.app import App
 from lgc_ros.cli.errors import calm_interrupts, explained_errors
+from lgc_ros.cli.options import ExtractorModelOption
 from lgc_ros.cli.output import echo_written, stdout
 from lgc_ros.runtime.allocator import retain_freed_memory
 from lgc_ros.runtime.safe_yaml import YamlError, parse_yaml
@@ -96,6 +97,7 @@ def evaluate(
     ),
     method: list[str] = typer.Option([], help="As in `lgc evaluate pairs`; default: all."),
     features: str | None = typer.Option(None, help="Extractor; default: sift."),
+    extractor_model: ExtractorModelOption = None,
     keypoints: list[int] = typer.Option([], help="Keypoints per image; may be repeated."),
     model: list[str] = typer.Option([], help="Filter model, NAME=FILE; may be repeated."),
     poses: list[str] = typer.Option(
@@ -119,6 +121,7 @@ def evaluate(
         groups=groups,
         methods=method,
         features=features,
+        extractor_model=extractor_model,
         keypoints=keypoints,
         models=dict(map(_halves, model)),
         poses=dict(map(_halves, poses)),

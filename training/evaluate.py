@@ -38,6 +38,7 @@ from lgc_ros.evaluation.pair_metrics import (
     summarize,
 )
 from lgc_ros.evaluation.pair_runner import evaluate_pairs
+from lgc_ros.features.base import make_extractor
 from lgc_ros.filter.checkpoint import find_model, load_checkpoint
 from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.geometry import epipolar as geometry
@@ -66,6 +67,7 @@ class EvaluateConfig:
             ``unknown`` go into the paper's figures 6 and 7, e.g. ``unknown-outdoors``.
         methods: names as in `lgc evaluate pairs`.
         features, keypoints: extractor, and numbers of keypoints to evaluate with.
+        extractor_model: ONNX file of a learned extractor; dumps do without.
         models: name and file of each filter model; the shipped one for the features if empty.
         poses: name and file of poses predicted elsewhere; lines of ``name0 name1 R(9) t(3)``.
         limit: maximum number of pairs of each set, evenly spaced.
@@ -76,6 +78,7 @@ class EvaluateConfig:
     methods: tuple[str, ...] = DEFAULT_METHODS
     features: str = "sift"
     keypoints: tuple[int, ...] = (2000,)
+    extractor_model: str | None = None
     models: dict = field(default_factory=dict)
     poses: dict = field(default_factory=dict)
     limit: int | None = None
@@ -147,7 +150,11 @@ def _resolved(config: EvaluateConfig) -> EvaluateConfig:
     poses = {
         name: str(Path(os.path.expandvars(file)).resolve()) for name, file in config.poses.items()
     }
-    return replace(config, models=models, poses=poses)
+    extractor = config.extractor_model
+    if extractor:
+        extractor = str(Path(os.path.expandvars(extractor)).resolve())
+        make_extractor(config.features, max(config.keypoints), model=extractor)  # or refuses it
+    return replace(config, models=models, poses=poses, extractor_model=extractor)
 
 
 def _evaluate_job(pairs: PairSet, keypoints: int, config: EvaluateConfig, part: Path) -> None:
@@ -164,6 +171,7 @@ def _evaluate_job(pairs: PairSet, keypoints: int, config: EvaluateConfig, part: 
             solvers,
             features=config.features,
             max_keypoints=keypoints,
+            extractor_model=config.extractor_model,
             limit=config.limit,
         )
         if results.interrupted:  # to be evaluated again when it is resumed
@@ -267,6 +275,7 @@ def _describe(model: Path) -> dict:
 def _digest(config: EvaluateConfig, jobs: list[tuple[PairSet, int]]) -> str:
     """Hash of everything the results depend on, so that other results are never reused."""
     files = [Path(f) for f in (*config.models.values(), *config.poses.values())]
+    files += [Path(config.extractor_model)] if config.extractor_model else []
     files += [p.path if p.in_dump else p.path / "pairs.txt" for p, _ in jobs]
     plan = {
         "config": asdict(config),

@@ -94,7 +94,8 @@ def _model_file(name: str, model: str | Path | None) -> Path:
             f"file of a learned one ({', '.join(WEIGHTS)}, ...) as extractor model"
         )
     if not Path(model).is_file():
-        raise FeatureError(f"extractor model {model} does not exist: check the path{source}")
+        problem = "is a folder" if Path(model).is_dir() else "does not exist"
+        raise FeatureError(f"extractor model {model} {problem}: check the path{source}")
     return Path(model)
 
 

@@ -118,6 +118,8 @@ def test_a_learned_kind_without_its_model_says_where_the_weights_come_from(tmp_p
         make_extractor("xfeat", model=tmp_path / "none.onnx")
     with pytest.raises(FeatureError, match=r"none\.onnx does not exist: check the path$"):
         make_extractor("own", model=tmp_path / "none.onnx")
+    with pytest.raises(FeatureError, match=r"is a folder: check the path$"):
+        make_extractor("own", model=tmp_path)
 
 
 def test_opencv_features_take_no_model():

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from lgc_ros.errors import CameraError
+from lgc_ros.errors import CameraError, FeatureError
 from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory
 from lgc_ros.features.base import Features
 from lgc_ros.geometry.camera import Camera
@@ -21,6 +21,7 @@ from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.scale import ScaleOptions
 from lgc_ros.odometry.state import STATUSES, TRACKED
 from lgc_ros.odometry.visual_odometry import VisualOdometry
+from lgc_ros.sources import open_source
 from lgc_ros.sources.synthetic import SyntheticSource
 
 CAMERA = Camera.from_K([[262.5, 0, 159.5], [0, 262.5, 119.5], [0, 0, 1]], 320, 240)
@@ -82,6 +83,48 @@ def test_a_walk_is_followed_with_one_scale(walk, walked):
     errors = evaluate_trajectory(tracked(walked), truth(walk))
     assert errors.ate_rmse_m < 0.02 * truth(walk).length_m
     assert max(rotation_errors_deg(walked, walk)) < 1.5
+
+
+def test_a_walk_is_followed_with_the_keypoints_of_an_extractor_file(walk, heads_model):
+    model = heads_model(trackable=True, contrast=100.0)
+    options = replace(OPTIONS, features="own", extractor_model=str(model))
+    states = process(walk[:14], options)
+    assert set(statuses(states[5:])) == {"ok"}
+    errors = evaluate_trajectory(tracked(states), truth(walk[:14]))
+    assert errors.ate_rmse_m < 0.05 * truth(walk[:14]).length_m
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"features": "xfeat"}, "xfeat needs an extractor model"),
+        ({"features": "xfeat", "extractor_model": "no.onnx"}, r"no\.onnx does not exist"),
+        ({"extractor_model": "no.onnx"}, "sift takes no extractor model"),
+    ],
+)
+def test_an_extractor_file_that_does_not_fit_is_refused_before_the_first_frame(changes, complaint):
+    with pytest.raises(FeatureError, match=complaint):
+        VisualOdometry(replace(OPTIONS, **changes))
+
+
+def xfeat_file(data_dir):
+    path = data_dir / "weights" / "xfeat" / "xfeat_480x640_gray_heads.onnx"
+    if not path.is_file():
+        pytest.skip(f"{path} does not exist: no weights of XFeat")
+    pytest.importorskip("onnxruntime")
+    return str(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tracking", ["flow", "match"])
+def test_xfeat_and_its_filter_follow_a_real_drive(data_dir, tracking):
+    frames = list(open_source(data_dir / "kitti_a", limit=20))
+    model = xfeat_file(data_dir)
+    options = OdometryOptions(features="xfeat", extractor_model=model, tracking=tracking)
+    states = process(frames, options)
+    assert set(statuses(states[4:])) == {"ok"}
+    errors = evaluate_trajectory(tracked(states), truth(frames))
+    assert errors.ate_rmse_m < 0.02 * truth(frames).length_m
 
 
 def test_the_first_camera_is_the_world(walked):

@@ -129,6 +129,31 @@ def test_a_folder_is_scored_as_the_library_does(folder, tmp_path):
 
 
 @pytest.mark.usefixtures("in_this_process")
+def test_a_learned_extractor_is_read_from_its_file(folder, heads_model, tmp_path, monkeypatch):
+    model = heads_model(trackable=True, contrast=100.0)
+    monkeypatch.setenv("EXTRACTOR", str(model))
+    config = EvaluateConfig(
+        {"known": [str(folder)]},
+        ("poselib+ratio",),
+        features="own",
+        keypoints=(150,),
+        extractor_model="${EXTRACTOR}",
+    )
+    results = run(config, tmp_path / "out")
+    expected = evaluate_pairs(
+        folder,
+        {"poselib+ratio": RelativePoseSolver("poselib+ratio", "own")},
+        features="own",
+        max_keypoints=150,
+        extractor_model=model,
+    ).scores
+    [record] = results["records"]
+    assert record["features"] == "own"
+    assert without_time(record["scores"]) == without_time(summarize(expected["poselib+ratio"]))
+    assert results["config"]["extractor_model"] == str(model)
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_a_dump_is_scored_by_the_sequences_its_manifest_names(dump, tmp_path):
     config = EvaluateConfig({"unknown": [str(dump)]}, ("ransac", "poselib"), keypoints=(500,))
     records = run(config, tmp_path)["records"]
@@ -300,6 +325,8 @@ def test_wrong_data_is_named(dump, tmp_path):
     assert "torn.json is not the manifest" in complaint(str(tmp_path / "torn.hdf5"))
     assert "2 sets of group 'known' are called 'hall'" in complaint(str(dump), str(dump))
     assert "does not exist" in complaint(str(dump), models={"x": "no_such_model"})
+    extractor = {"features": "xfeat", "extractor_model": str(tmp_path / "no.onnx")}
+    assert "no.onnx does not exist" in complaint(str(tmp_path), **extractor)
 
 
 IDENTITY = "1 0 0 0 1 0 0 0 1"
@@ -338,6 +365,10 @@ def test_the_commands_lead_from_pairs_to_a_report(folder, dump, tmp_path, monkey
     code, said = call("report", tmp_path, "--out", tmp_path / "report")
     assert code == 0
     assert "| poselib |" in (tmp_path / "report" / "report.md").read_text()
+    learned = ("--features", "own", "--extractor-model", tmp_path / "no.onnx")
+    code, said = call("evaluate", folder, "--method", "poselib", *learned)
+    assert code == 1
+    assert "no.onnx does not exist" in said.err
     code, said = call("evaluate", tmp_path / "nowhere")
     assert code == 1
     assert "error: nothing matches" in said.err

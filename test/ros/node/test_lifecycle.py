@@ -156,6 +156,7 @@ def test_a_lifecycle_node_works_only_while_active(tmp_path, frames):
     [
         ({"profile": "fsat"}, "did you mean 'fast'"),
         ({"method": "foo"}, "could not configure: unknown method 'foo'"),
+        ({"features": "xfeat", "extractor_model": "no.onnx"}, "no.onnx does not exist"),
         (
             {"qos_overrides./image.subscription.reliability": "relible"},
             "`relible`; restart the node with QoS values of ROS, such as",

@@ -20,6 +20,7 @@ from ros.node.connected import (
     ShownCamera,
     changed,
     diagnosis,
+    fresh_report,
     heard,
     matrix,
     says,
@@ -29,6 +30,7 @@ from ros.node.connected import (
 from ros.processes import (
     FRAME,
     OPTIONS,
+    running_node,
     running_process,
     stamp,
 )
@@ -50,6 +52,23 @@ def test_poses_equal_those_of_the_library_in_the_base_frame(camera, frames):
         expected = T_BC @ state.T_wc @ np.linalg.inv(T_BC)
         np.testing.assert_allclose(matrix(message.pose.pose), expected, atol=1e-9)
     assert state.status == "ok"
+
+
+def test_poses_with_an_extractor_file_equal_those_of_the_library(tmp_path, frames, heads_model):
+    chosen = {
+        "features": "own",
+        "extractor_model": str(heads_model(trackable=True, contrast=100.0)),
+    }
+    odometry = VisualOdometry(OdometryOptions(**OPTIONS | chosen))
+    parameters = OVERRIDES | {"sync_queue": QUEUE, "base_frame": FRAME, **chosen}
+    with running_node(tmp_path, **parameters) as robot:
+        camera = ShownCamera(robot, frames)
+        camera.reset()
+        for frame in frames:
+            message, state = camera.show(frame), odometry.process(camera.later(frame))
+            np.testing.assert_allclose(matrix(message.pose.pose), state.T_wc, atol=1e-9)
+        assert state.status == "ok"
+        assert values(fresh_report(robot))["features"] == "own"
 
 
 def test_covariance_is_finite_and_grows_and_velocity_matches_the_poses(camera, frames):

@@ -52,6 +52,8 @@ def test_all_parameters_are_described_with_their_range(robot):
     [
         ("method", "ransack", "did you mean 'ransac'"),
         ("features", "sifft", "sift"),
+        ("features", "xfeat", "xfeat needs an extractor model"),
+        ("extractor_model", "xfeat.onnx", "sift takes no extractor model"),
         ("method", 3, "type"),
         ("max_keypoints", 1, "range"),
         ("keyframe_overlap", 2.0, "range"),
