@@ -194,7 +194,9 @@ def test_outputs_are_reliable_and_qos_overrides_change_only_their_topic(robot):
 
 def test_a_working_node_reports_rates_and_counts(camera, robot):
     def at_work(status):
-        return status.level == DiagnosticStatus.OK and float(values(status)["fps"]) > 0
+        report = values(status)
+        working = float(report.get("fps", 0)) > 0 and int(report.get("keyframes", 0)) > 0
+        return status.level == DiagnosticStatus.OK and working
 
     status = diagnosis(robot, at_work, camera.show_another)
     report = values(status)
@@ -208,7 +210,6 @@ def test_a_working_node_reports_rates_and_counts(camera, robot):
     by_path = [int(report[f"frames_by_{path}"]) for path in ("flow", "match")]
     assert sum(by_path) == int(report["frames"])
     assert (report["tracking"], report["mapper"]) == ("flow", "idle")
-    assert int(report["keyframes"]) >= 1
     assert (report["method"], report["features"]) == (OPTIONS["method"], "sift")
     assert int(report["inliers"]) <= int(report["keypoints"]) <= OPTIONS["max_keypoints"]
     assert report["device"] == "cpu"
