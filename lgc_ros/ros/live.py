@@ -41,6 +41,8 @@ LOG_LINES = 12
 JPEG_QUALITY = 78
 # Below the range of ephemeral ports.
 RESERVATION_PORT = 20_000
+# Of one process: there are only 99 domains for all tests and demos of a machine.
+MAX_RESERVED = 8
 _reservations: dict[int, socket.socket] = {}  # by domain, oldest first
 
 
@@ -185,12 +187,14 @@ class _Listener:
 def free_domain() -> int:
     """A ROS domain without participants, reserved for this process.
 
-    A port is held as a reservation until the process ends, because participants take a while to
-    start. If other processes hold all other domains, the oldest reservation of this one is used
-    again.
+    A port is held as a reservation, because participants take a while to start. Beyond
+    MAX_RESERVED, the oldest reservation of this process ends. If other processes hold all other
+    domains, it is used again.
     """
     for domain in random.SystemRandom().sample(range(1, 100), 99):
         if domain not in _reservations and not _has_participants(domain) and _reserve(domain):
+            if len(_reservations) > MAX_RESERVED:
+                _reservations.pop(next(iter(_reservations))).close()
             return domain
     for domain, held in _reservations.items():
         if not _has_participants(domain):

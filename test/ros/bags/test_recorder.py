@@ -1,4 +1,4 @@
-"""`lgc record`: what is on disk while it records, when it is ready, and when nothing comes."""
+"""`lgc record`: what is on disk while it records, when it is ready, and how it ends."""
 
 import resource
 import signal
@@ -7,17 +7,25 @@ import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
-from ros.processes import image_message, info_message
-from ros.test_play_record import lgc, recording
+from ros.bags.bag_commands import (
+    IMAGES,
+    INFOS,
+    NOTE,
+    TYPES,
+    content,
+    lgc,
+    playing,
+    recording,
+)
+from ros.processes import DEADLINE_S, free_domain, image_message, info_message
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import String
 
 from lgc_ros.errors import SourceError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.sources.bag_reader import open_bag
+from lgc_ros.sources.mcap_salvage import is_cut_off
 from lgc_ros.sources.synthetic import SyntheticSource
-
-NOTE, IMAGES, INFOS = "/note", "/camera/image_raw", "/camera/camera_info"
 
 
 def recorded(path):
@@ -27,6 +35,88 @@ def recorded(path):
             return {c.topic: c.msgcount for c in reader.connections}
     except SourceError:
         return {}
+
+
+def part_size(out):
+    """Bytes on disk of a recording in progress."""
+    return sum(file.stat().st_size for file in out.parent.glob(f"{out.name}.part/*.mcap"))
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT,) * 2])
+def test_a_recording_is_complete_after_a_signal(bag, tmp_path, signals):
+    domain, out = free_domain(), tmp_path / "out.mcap"
+    with (
+        playing(tmp_path, bag, "--loop", domain=domain),
+        recording(tmp_path, out, IMAGES, "/silent", domain=domain) as recorder,
+    ):
+        recorder.spin_until(lambda: part_size(out) > 2**20, "the first chunk on disk")
+        assert recorder.end(*signals) == 0, recorder.log
+    assert not is_cut_off(out)
+    images = content(out)[IMAGES]
+    assert set(images) <= set(content(bag)[IMAGES])
+    said = " ".join(recorder.log.split())
+    assert f"{IMAGES} {len(images)}" in said
+    assert "no messages on /silent" in said
+    assert list(tmp_path.glob("*.part")) == []
+
+
+def test_the_file_of_a_killed_recorder_is_readable(bag, tmp_path):
+    domain, out = free_domain(), tmp_path / "out.mcap"
+    with (
+        playing(tmp_path, bag, "--loop", domain=domain),
+        recording(tmp_path, out, IMAGES, domain=domain) as recorder,
+    ):
+        recorder.spin_until(lambda: part_size(out) > 2**22, "the first chunks on disk")
+        recorder.end(signal.SIGKILL)
+    assert not out.exists()
+    assert set(content(tmp_path / "out.mcap.part")[IMAGES]) <= set(content(bag)[IMAGES])
+
+
+def test_everything_is_recorded_into_a_folder(bag, tmp_path):
+    domain, out = free_domain(), tmp_path / "folder"
+    waits = [word for topic in TYPES for word in ("--wait-for-subscribers", topic)]
+    with recording(tmp_path, out, "--all", domain=domain) as recorder:
+        code, said = lgc(tmp_path, "play", bag, *waits, domain=domain)
+        assert code == 0, said
+        assert recorder.end() == 0, recorder.log
+    assert (out / "metadata.yaml").is_file()
+    recorded = content(out)
+    assert {topic: recorded[topic] for topic in TYPES} == content(bag)
+
+
+def test_a_recording_ends_after_an_idle_time(bag, tmp_path):
+    domain, out = free_domain(), tmp_path / "out.mcap"
+    words = bag, "--topics", NOTE, "--wait-for-subscribers", NOTE
+    with (
+        recording(tmp_path, out, NOTE, "--stop-after-idle", 2, domain=domain) as recorder,
+        playing(tmp_path, *words, domain=domain),
+    ):
+        assert recorder.process.wait(DEADLINE_S) == 0, recorder.log
+    assert not is_cut_off(out)
+
+
+def test_a_recording_ends_after_a_given_duration(bag, tmp_path):
+    domain, out = free_domain(), tmp_path / "out.mcap"
+    with playing(tmp_path, bag, "--topics", NOTE, "--loop", domain=domain) as player:
+        player.listen(String, NOTE)
+        with recording(tmp_path, out, NOTE, "--duration", 10, domain=domain) as recorder:
+            assert recorder.process.wait(DEADLINE_S) == 0, recorder.log
+    assert not is_cut_off(out)
+
+
+def test_the_recorder_refuses_invalid_topic_names(tmp_path):
+    code, said = lgc(tmp_path, "record", tmp_path / "out.mcap", IMAGES, "/two words")
+    assert code == 1
+    assert "error: '/two words' is not a valid topic name" in said
+    assert "Traceback" not in said
+    assert not list(tmp_path.glob("out*")), "nothing is half written"
+
+
+def test_an_existing_file_is_not_overwritten(tmp_path):
+    (tmp_path / "out.mcap").touch()
+    code, said = lgc(tmp_path, "record", tmp_path / "out.mcap", "--all")
+    assert code == 1
+    assert "already exists" in said
 
 
 @pytest.mark.parametrize("name", ["out.mcap", "folder"])
@@ -96,7 +186,7 @@ def test_a_full_disk_ends_a_recording_that_stays_readable(tmp_path, name):
 def test_a_recorder_killed_before_its_first_message_leaves_a_bag_that_says_so(tmp_path):
     out, part = tmp_path / "out.mcap", tmp_path / "out.mcap.part"
     with recording(tmp_path, out, NOTE) as recorder:
-        recorder.spin_until(lambda: list(part.glob("*.mcap")), "the file of the recording")
+        recorder.spin_until(lambda: part_size(out), "the start of the file on disk")
         recorder.end(signal.SIGKILL)
     code, said = lgc(tmp_path, "run", part)
     assert code == 1
