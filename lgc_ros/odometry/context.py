@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lgc_ros.images.frame import Frame
-from lgc_ros.odometry.history import PoseHistory
+from lgc_ros.odometry.flow_tracking import PointFollower
+from lgc_ros.odometry.history import PoseHistory, StateReport
 from lgc_ros.odometry.keyframe_matching import KeyframeMatcher
 from lgc_ros.odometry.keyframe_policy import keyframe_is_due
 from lgc_ros.odometry.look_back import LookBack
@@ -14,9 +15,7 @@ from lgc_ros.odometry.map_check import MapCheck
 from lgc_ros.odometry.metric_scale import Correction, MetricScale
 from lgc_ros.odometry.motion_gate import MotionGate
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.point_follower import PointFollower
 from lgc_ros.odometry.state import OdometryState
-from lgc_ros.odometry.state_report import StateReport
 from lgc_ros.odometry.tracking import Pose, Reference, Track
 from lgc_ros.runtime.stage_timer import StageTimer
 

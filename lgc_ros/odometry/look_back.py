@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lgc_ros.odometry import covariance
+from lgc_ros.odometry.history import StateReport
 from lgc_ros.odometry.keyframe_matching import locate
 from lgc_ros.odometry.map import LandmarkMap, View
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.state import OK, OdometryState
-from lgc_ros.odometry.state_report import StateReport
 from lgc_ros.odometry.tracking import Track
 
 # Frames that are remembered: ten seconds of a camera.

@@ -14,9 +14,19 @@ import numpy as np
 
 from lgc_ros.odometry.keyframe_policy import landmark_parallax_deg
 from lgc_ros.odometry.map import Keyframe, LandmarkMap, View
-from lgc_ros.odometry.scale import MEMORY, NEEDS, ScaleEstimator, ScaleEvidence, ScaleOptions
+from lgc_ros.odometry.scale import (
+    MEASURED,
+    MIN_SIGMA,
+    NEEDS,
+    SOURCES,
+    UNKNOWN_SIGMA,
+    ScaleEvidence,
+    ScaleOptions,
+)
 from lgc_ros.odometry.tracking import Pose, Track
 
+# Measurements in the median: few enough to follow a drift, enough to outvote outliers.
+MEMORY = 15
 # Standard deviation of a held position: what a fast robot (10 m/s) covers in the waiting time.
 HELD_POSITION_SIGMA_M = 100.0
 
@@ -26,6 +36,49 @@ class Correction(NamedTuple):
 
     factor: float
     about: np.ndarray
+
+
+class ScaleEstimator:
+    """Turns the measurements of a source into corrections of the map.
+
+    Attributes:
+        asked, answered: number of keyframes, and of those with a measurement.
+    """
+
+    def __init__(self, options: ScaleOptions) -> None:
+        self.options = options
+        self.asked = self.answered = 0
+        self._log_ratios: deque[float] = deque(maxlen=MEMORY)
+
+    @property
+    def sigma(self) -> float:
+        """Relative standard deviation of the scale; 1 before the first measurement."""
+        if not self._log_ratios:
+            return UNKNOWN_SIGMA
+        answers = np.array(self._log_ratios)
+        spread = 1.4826 * np.median(np.abs(answers - np.median(answers)))
+        return float(np.hypot(MIN_SIGMA[self.options.source], spread / np.sqrt(len(answers))))
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the first measurement of the scale is still to come."""
+        return self.options.source in MEASURED and not self.answered
+
+    def correction(self, evidence: ScaleEvidence, again: bool = False) -> float:
+        """Factor for all lengths of the map; 1 without a measurement.
+
+        `again`: this keyframe was counted before, when its measurement had not arrived yet.
+        """
+        ratio = SOURCES[self.options.source](evidence, self.options)
+        self.asked += not again
+        if ratio is None:
+            return 1.0
+        self.answered += 1
+        self._log_ratios.append(np.log(ratio))
+        step = float(np.median(self._log_ratios))
+        # Earlier measurements refer to the map before the correction.
+        self._log_ratios = deque((answer - step for answer in self._log_ratios), MEMORY)
+        return float(np.exp(step))
 
 
 class MetricScale:

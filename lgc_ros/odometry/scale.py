@@ -14,7 +14,6 @@ latest keyframes corrects the map, so that single outliers have no effect.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,8 +22,6 @@ import numpy as np
 from lgc_ros.errors import ConfigError
 from lgc_ros.runtime.settings import check_ranges, setting
 
-# Measurements in the median: few enough to follow a drift, enough to outvote outliers.
-MEMORY = 15
 UNKNOWN_SIGMA = 1.0
 # Sources that rest on measurements, which may begin after the images or arrive late.
 MEASURED = ("odom", "depth")
@@ -202,46 +199,3 @@ SOURCES: dict[str, Callable[[ScaleEvidence, ScaleOptions], float | None]] = {
     "depth": _depth,
     "camera_height": _camera_height,
 }
-
-
-class ScaleEstimator:
-    """Turns the measurements of a source into corrections of the map.
-
-    Attributes:
-        asked, answered: number of keyframes, and of those with a measurement.
-    """
-
-    def __init__(self, options: ScaleOptions) -> None:
-        self.options = options
-        self.asked = self.answered = 0
-        self._log_ratios: deque[float] = deque(maxlen=MEMORY)
-
-    @property
-    def sigma(self) -> float:
-        """Relative standard deviation of the scale; 1 before the first measurement."""
-        if not self._log_ratios:
-            return UNKNOWN_SIGMA
-        answers = np.array(self._log_ratios)
-        spread = 1.4826 * np.median(np.abs(answers - np.median(answers)))
-        return float(np.hypot(MIN_SIGMA[self.options.source], spread / np.sqrt(len(answers))))
-
-    @property
-    def awaited(self) -> bool:
-        """Whether the first measurement of the scale is still to come."""
-        return self.options.source in MEASURED and not self.answered
-
-    def correction(self, evidence: ScaleEvidence, again: bool = False) -> float:
-        """Factor for all lengths of the map; 1 without a measurement.
-
-        `again`: this keyframe was counted before, when its measurement had not arrived yet.
-        """
-        ratio = SOURCES[self.options.source](evidence, self.options)
-        self.asked += not again
-        if ratio is None:
-            return 1.0
-        self.answered += 1
-        self._log_ratios.append(np.log(ratio))
-        step = float(np.median(self._log_ratios))
-        # Earlier measurements refer to the map before the correction.
-        self._log_ratios = deque((answer - step for answer in self._log_ratios), MEMORY)
-        return float(np.exp(step))

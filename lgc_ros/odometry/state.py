@@ -82,7 +82,7 @@ def match_counts(result: TwoViewResult | None, landmarks: int) -> dict[str, int]
     if result is None:
         return {"matches": 0, "kept": 0, "inliers": 0, "landmarks": 0}
     return {
-        "matches": len(result.correspondences),
+        "matches": len(result.kept),
         "kept": int(result.kept.sum()),
         "inliers": int(result.inliers.sum()),
         "landmarks": landmarks,

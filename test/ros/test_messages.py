@@ -14,11 +14,10 @@ from ros.motion import RNG, T_BC, T_WC, rigid, state
 from std_msgs.msg import Header
 
 from lgc_ros.odometry.covariance import in_world
-from lgc_ros.odometry.history import PoseHistory
+from lgc_ros.odometry.history import PoseHistory, StateReport
 from lgc_ros.odometry.map import LandmarkMap
 from lgc_ros.odometry.metric_scale import MetricScale
 from lgc_ros.odometry.scale import ScaleOptions
-from lgc_ros.odometry.state_report import StateReport
 from lgc_ros.ros.messages import (
     UNKNOWN_VARIANCE,
     base_motion,
