@@ -25,7 +25,7 @@ NODE = "/lgc_odometry"
 QUEUE = 1000
 # A process ends within this time on a busy machine.
 END_S = 60.0
-# Exit codes of a clean end: a node or a recorder ends with 0, playback that is interrupted with 130.
+# Exit codes of a clean end: 0 of a node or a recorder, 130 of playback that is interrupted.
 CLEAN = (0, 130)
 # Cheap settings: it is not accuracy that is tested.
 CHEAP = {"features": "orb", "max_keypoints": 200}
