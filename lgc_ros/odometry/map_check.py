@@ -35,7 +35,7 @@ class MapCheck:
         """
         if not (shows_landmarks(track) and self.agrees(track)):
             return self.trusts_map
-        confirmed = self._confirms(view, track)
+        confirmed = self.confirms(view, track)
         self._balance += 1 if confirmed else -1
         return confirmed and self.trusts_map
 
@@ -56,7 +56,8 @@ class MapCheck:
         """
         return self.agrees(track) and not shows_landmarks(track)
 
-    def _confirms(self, view: View, track: Track) -> bool:
+    def confirms(self, view: View, track: Track) -> bool:
+        """Whether the pose from landmarks explains the two-view inliers."""
         if track.pose is None:
             return False
         x0, x1 = track.reference.view.x[track.index0], view.x[track.index1]

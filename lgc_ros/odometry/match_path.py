@@ -67,7 +67,7 @@ class MatchPath:
         c = self._context
         current = c.current.keyframe
         best = c.match(view, current, c.map, timer)
-        if best.pose is not None or len(view.x) < c.options.min_inliers:
+        if c.check.confirms(view, best) or len(view.x) < c.options.min_inliers:
             return best
         # A good match without landmarks is no failure: the camera may have turned away from them.
         matched = c.check.trusts_two_views(best)
@@ -76,7 +76,7 @@ class MatchPath:
         others = c.map.latest_with_landmarks(MIN_LANDMARKS, other_than=current)
         for keyframe in others[: 1 if matched else c.options.retry_keyframes]:
             track = c.match(view, keyframe, c.map, timer)
-            if track.pose is not None:
+            if c.check.confirms(view, track):
                 c.reference = Reference(keyframe)
                 c.follower.follow_landmarks_of(keyframe, c.map)
                 return track
