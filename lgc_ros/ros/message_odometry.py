@@ -189,13 +189,17 @@ class MessageOdometry:
 
 
 def _same_camera(a: Camera, b: Camera) -> bool:
-    """Whether both project all points to the same pixels within SAME_CAMERA_PX."""
+    """Whether both project all points to the same pixels within SAME_CAMERA_PX.
+
+    A camera none of whose pixels has a ray, because its distortion is absurd, is like no other.
+    """
     if (a.size, a.model) != (b.size, b.model):
         return False
     axes = [np.linspace(0, length - 1, 5) for length in b.size]
     x = b.normalize(np.stack(np.meshgrid(*axes), axis=-1))
     points_cam = np.column_stack([x, np.ones(len(x))])[np.isfinite(x).all(axis=1)]
-    return bool(np.all(abs(a.project(points_cam) - b.project(points_cam)) < SAME_CAMERA_PX))
+    differences = abs(a.project(points_cam) - b.project(points_cam))
+    return len(points_cam) > 0 and bool(np.all(differences < SAME_CAMERA_PX))
 
 
 def _calibration(info: CameraInfo) -> tuple[Any, ...]:

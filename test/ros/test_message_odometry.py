@@ -53,6 +53,16 @@ def test_an_ordinary_calibration_causes_no_warning(odometry, said):
     assert said == []
 
 
+def test_a_calibration_without_a_single_ray_is_replaced_by_the_next_one(odometry, said):
+    image, info = pair(1)
+    info.k[5], info.d = -2e9, [-0.03, 0.015, -0.03, -0.2, 0.0]
+    show(odometry, image, info)
+    assert "100 % of its pixels have no ray" in said[-1]
+    image, info = pair(2)
+    assert show(odometry, image, info).frame.camera.K[1, 2] == 119.5
+    assert said[-1] == "reset: camera_info has changed"
+
+
 def test_another_calibration_resets_odometry(odometry, said):
     show(odometry, *pair(1))
     show(odometry, *pair(2, cx=150.0))
