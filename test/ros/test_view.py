@@ -27,13 +27,19 @@ NODE = "/lgc_odometry"
 RATE_HZ = 5.0  # of a camera; a burst of images would be over before the viewer is connected
 POSITION = [0.1, 0.0, 0.2]
 MOUNTING = "[0.1, 0.0, 0.2, -0.5, 0.5, -0.5, 0.5]"
+# No image gets lost on the way to the node.
+RELIABLE = {
+    f"qos_overrides./{topic}.subscription.reliability": "reliable"
+    for topic in ("image", "camera_info")
+}
 
 
 def test_a_node_is_shown_with_its_pose_picture_landmarks_and_status(tmp_path, short_walk):
     domain, saved = free_domain(), tmp_path / "node.rrd"
     viewer = lgc_command("view", "--node", "--save", saved)
+    settings = RELIABLE | {"base_to_camera": MOUNTING}
     with (
-        running_node(tmp_path / "node", domain=domain, base_to_camera=MOUNTING) as robot,
+        running_node(tmp_path / "node", domain=domain, **settings) as robot,
         running_process(tmp_path / "view", viewer, domain) as watching,
     ):
         images, infos = robot.speak(Image, "image"), robot.speak(CameraInfo, "camera_info")
@@ -43,6 +49,8 @@ def test_a_node_is_shown_with_its_pose_picture_landmarks_and_status(tmp_path, sh
             robot.spin_until(
                 lambda topic=topic: robot.node.count_subscribers(f"{NODE}/{topic}"), topic
             )
+        for camera in (images, infos):
+            robot.spin_until(camera.get_subscription_count, "the node's subscription")
         for count, frame in enumerate(short_walk, 1):
             next_s = time.monotonic() + 1 / RATE_HZ
             infos.publish(info_message(frame))
