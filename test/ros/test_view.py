@@ -66,7 +66,7 @@ def test_a_node_is_shown_with_its_pose_picture_landmarks_and_status(tmp_path, sh
         assert watching.end(signal.SIGINT) == 0, watching.log
     logged = read_recording(saved)
     rows = logged["/world/base"]
-    assert len(rows) >= len(poses) / 2  # best effort, as for sensor data
+    assert len(rows) >= 3  # best effort, and the first may come before the viewer is connected
     sent = [(p.x, p.y, p.z) for p in (pose.pose.pose.position for pose in poses)]
     shown = points_of(rows[-1][1], "Transform3D:translation")[0]
     assert np.linalg.norm(np.array(sent) - shown, axis=1).min() < 1e-5
