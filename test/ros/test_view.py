@@ -25,6 +25,7 @@ from lgc_ros.ros.live import free_domain
 
 NODE = "/lgc_odometry"
 RATE_HZ = 5.0  # of a camera; a burst of images would be over before the viewer is connected
+CONNECTED_S = 3.0  # until the viewer receives what it has discovered
 POSITION = [0.1, 0.0, 0.2]
 MOUNTING = "[0.1, 0.0, 0.2, -0.5, 0.5, -0.5, 0.5]"
 # No image gets lost on the way to the node.
@@ -49,8 +50,8 @@ def test_a_node_is_shown_with_its_pose_picture_landmarks_and_status(tmp_path, sh
             robot.spin_until(
                 lambda topic=topic: robot.node.count_subscribers(f"{NODE}/{topic}"), topic
             )
-        for camera in (images, infos):
-            robot.spin_until(camera.get_subscription_count, "the node's subscription")
+        connected_s = time.monotonic() + CONNECTED_S
+        robot.spin_until(lambda: time.monotonic() > connected_s)
         for count, frame in enumerate(short_walk, 1):
             next_s = time.monotonic() + 1 / RATE_HZ
             infos.publish(info_message(frame))
@@ -66,7 +67,7 @@ def test_a_node_is_shown_with_its_pose_picture_landmarks_and_status(tmp_path, sh
         assert watching.end(signal.SIGINT) == 0, watching.log
     logged = read_recording(saved)
     rows = logged["/world/base"]
-    assert len(rows) >= 3  # best effort, and the first may come before the viewer is connected
+    assert len(rows) >= len(poses) / 2  # best effort, as for sensor data
     sent = [(p.x, p.y, p.z) for p in (pose.pose.pose.position for pose in poses)]
     shown = points_of(rows[-1][1], "Transform3D:translation")[0]
     assert np.linalg.norm(np.array(sent) - shown, axis=1).min() < 1e-5
