@@ -17,6 +17,7 @@ from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.camera_checks import camera_warnings
 from lgc_ros.images.encoding import image_from_message
 from lgc_ros.images.frame import Frame
+from lgc_ros.images.header import declared_size
 from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.odometry.map import Keyframe
 from lgc_ros.odometry.options import OdometryOptions
@@ -36,18 +37,23 @@ class PendingImage:
 
     Args:
         message: the image.
+        camera_info: its calibration, which limits how many pixels are decoded.
         extract: keypoint extractor.
 
     Attributes:
         ms: duration of the extraction in milliseconds.
     """
 
-    def __init__(self, message: Image | CompressedImage, extract: Extractor) -> None:
-        self.message, self.extract = message, extract
+    def __init__(
+        self, message: Image | CompressedImage, camera_info: CameraInfo, extract: Extractor
+    ) -> None:
+        self.message, self.camera_info, self.extract = message, camera_info, extract
         self.ms = 0.0
 
     @cached_property
     def image(self) -> np.ndarray:
+        if isinstance(self.message, CompressedImage):
+            _check_declared_size(self.message, self.camera_info)
         return image_from_message(self.message)
 
     def features(self) -> Features:
@@ -133,24 +139,24 @@ class MessageOdometry:
         known = "no" if sigma >= 1 else f"to {100 * sigma:.1f} %"
         return setup | {"scale": options.scale.source, "scale_known": known}
 
-    def prepare(self, message: Image | CompressedImage) -> PendingImage:
+    def prepare(self, message: Image | CompressedImage, camera_info: CameraInfo) -> PendingImage:
         """Wrap an image, so that its keypoints can be extracted ahead of `track`."""
-        return PendingImage(message, self.odometry.extract)
+        return PendingImage(message, camera_info, self.odometry.extract)
 
-    def read(self, prepared: PendingImage, camera_info: CameraInfo) -> Frame:
+    def read(self, prepared: PendingImage) -> Frame:
         """Decode an image and its calibration; a changed calibration resets odometry.
 
         Raises:
             LgcError: the image, its stamp or its calibration is invalid.
         """
         image = prepared.image
-        camera = self._calibrated(camera_info)
+        camera = self._calibrated(prepared.camera_info)
         return Frame(self._frames, self._checked_stamp(prepared.message), image, camera)
 
     def track(self, frame: Frame, T_oc: np.ndarray | None, prepared: PendingImage) -> TrackedFrame:
         """Process a frame; `T_oc` is the camera's pose in the wheel odometry frame."""
         if prepared.extract is not self.odometry.extract:  # the settings have changed since
-            prepared = self.prepare(prepared.message)
+            prepared = self.prepare(prepared.message, prepared.camera_info)
         state, last = self.odometry.process(frame, T_oc, prepared.features), self._last
         if "features" in state.ms:  # they may have been extracted ahead
             state = replace(state, ms=state.ms | {"features": prepared.ms})
@@ -186,6 +192,20 @@ class MessageOdometry:
                 )
             self.reset(f"stamps jumped back by {back_ns * 1e-9:.3f} s")
         return now_ns
+
+
+def _check_declared_size(message: CompressedImage, info: CameraInfo) -> None:
+    """Raise if the image claims to be larger than the sensor: decoding would allocate it all."""
+    declared = declared_size(bytes(message.data))
+    if declared is None or not (info.width and info.height):
+        return
+    (width, height), (sensor_width, sensor_height) = declared, (info.width, info.height)
+    if width > sensor_width or height > sensor_height:
+        raise ImageError(
+            f"a compressed image declares {width}x{height} pixels, but camera_info is for "
+            f"{sensor_width}x{sensor_height}: use the camera_info of these images, or, if the "
+            "camera has not changed, check the link for damaged data"
+        )
 
 
 def _same_camera(a: Camera, b: Camera) -> bool:

@@ -185,7 +185,7 @@ class OdometryNode(LifecycleNode):
 
     def _work(self, pair: _Pair) -> None:
         """Process one image in the worker thread."""
-        prepared = self._odometry.prepare(pair.image)
+        prepared = self._odometry.prepare(pair.image, pair.camera_info)
         if self._settings.is_pipelined:
             with suppress(Exception):  # raised again, and reported, when it is tracked
                 prepared.features()
@@ -214,7 +214,7 @@ class OdometryNode(LifecycleNode):
     def _process(self, pair: _Pair, prepared: PendingImage, inputs: Inputs) -> None:
         odometry, header = self._odometry, pair.image.header
         T_bc, T_oc = self._mounting.T_bc(header.frame_id), None
-        frame = odometry.read(prepared, pair.camera_info)
+        frame = odometry.read(prepared)
         scale = inputs.scale  # a parameter change may replace it meanwhile
         if scale is not None:
             frame, T_oc = scale.measure(frame, T_bc)

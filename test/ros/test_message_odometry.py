@@ -1,12 +1,16 @@
 """Messages become frames: calibrations are checked, and a changed one resets odometry."""
 
+import tracemalloc
+
+import cv2
 import numpy as np
 import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 
-from sensor_msgs.msg import CameraInfo, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
+from lgc_ros.errors import ImageError
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.ros.message_odometry import MessageOdometry
 
@@ -37,8 +41,8 @@ def odometry(said):
 
 
 def show(odometry, image, info):
-    prepared = odometry.prepare(image)
-    return odometry.track(odometry.read(prepared, info), None, prepared)
+    prepared = odometry.prepare(image, info)
+    return odometry.track(odometry.read(prepared), None, prepared)
 
 
 def test_an_unusual_calibration_is_named_once(odometry, said):
@@ -67,3 +71,29 @@ def test_another_calibration_resets_odometry(odometry, said):
     show(odometry, *pair(1))
     show(odometry, *pair(2, cx=150.0))
     assert said == ["reset: camera_info has changed"]
+
+
+def compressed(width, height):
+    """A PNG of one colour: a few bytes, however many pixels."""
+    _, data = cv2.imencode(".png", np.zeros((height, width), np.uint8))
+    message = CompressedImage(format="png", data=data.tobytes())
+    message.header.stamp.sec = 1
+    return message
+
+
+def test_a_compressed_image_larger_than_its_sensor_is_refused_before_it_is_decoded(odometry):
+    _, info = pair(1)
+    prepared = odometry.prepare(compressed(6000, 6000), info)
+    decoded_mb = 6000 * 6000 / 2**20
+    tracemalloc.start()
+    with pytest.raises(ImageError, match=r"6000x6000 pixels, but camera_info is for 320x240"):
+        odometry.read(prepared)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak / 2**20 < decoded_mb / 10
+
+
+def test_a_compressed_image_of_a_binned_sensor_is_decoded(odometry, said):
+    _, info = pair(1)
+    info.width, info.height, info.binning_x, info.binning_y = 640, 480, 2, 2
+    assert show(odometry, compressed(320, 240), info).frame.camera.size == (320, 240)
