@@ -31,6 +31,9 @@ def synth(
     ] = "walk",
     frames: Annotated[int, typer.Option(min=1, metavar="N", help="Number of frames.")] = 200,
     rate: Annotated[float, typer.Option(metavar="HZ", help="Frames per second.")] = 20.0,
+    speed: Annotated[
+        float, typer.Option(min=0, metavar="M/S", help="Speed along the path.")
+    ] = 0.8,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the world and the path.")] = 0,
     noise: Annotated[
         float,
@@ -38,6 +41,15 @@ def synth(
             min=0, metavar="LEVELS", help="Standard deviation of image noise in grey levels."
         ),
     ] = 2.0,
+    blur: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Motion blur: exposure time as a fraction of the frame interval.",
+        ),
+    ] = 0.0,
     format_: Annotated[
         str,
         typer.Option(
@@ -56,7 +68,16 @@ def synth(
     }
     if format_ not in writers:
         raise ConfigError(f"unknown format {format_!r}: use {' or '.join(writers)}")
-    source = SyntheticSource(trajectory, frames, rate_hz=rate, seed=seed, kind=world, noise=noise)
+    source = SyntheticSource(
+        trajectory,
+        frames,
+        rate_hz=rate,
+        speed_mps=speed,
+        seed=seed,
+        kind=world,
+        noise=noise,
+        blur=blur,
+    )
     writers[format_](
         source, folder, progress=lambda frames: track(frames, "rendering", console=stderr)
     )

@@ -14,7 +14,11 @@ from lgc_ros.synthetic import World
 from lgc_ros.synthetic.motion import TRAJECTORIES, HandheldMotion
 
 START_NS = 1_700_000_000_000_000_000
-SHUTTER_SAMPLES = 5  # images averaged for motion blur; odd, so that the middle one is at the stamp
+# Images averaged for motion blur: so many that none is farther than this from the next. Fewer
+# would show as separate sharp copies, which optical flow and keypoints confuse.
+SHUTTER_STEP_PX = 1.5
+MIN_SHUTTER_SAMPLES, MAX_SHUTTER_SAMPLES = 5, 65
+NEAR_SHARE = 0.25  # share of the pixels that may be nearer than what the above holds for
 
 
 class SyntheticSource:
@@ -84,7 +88,7 @@ class SyntheticSource:
         index = range(len(self))[k]
         stamp_ns, T_wc = self._stamps_ns[index], self.T_wc(index)
         image, depth = self.world.render(self.camera, T_wc)
-        image = self._degrade(image, index)
+        image = self._degrade(image, depth, index)
         return Frame(index, stamp_ns, image, self.camera, T_wc, depth, f"{self.name}/{index:06d}")
 
     def T_wc(self, index: int) -> np.ndarray:
@@ -94,15 +98,33 @@ class SyntheticSource:
     def _time_s(self, index: int) -> float:
         return (self._stamps_ns[index] - START_NS) * 1e-9
 
-    def _degrade(self, image: np.ndarray, index: int) -> np.ndarray:
+    def _exposed(self, image: np.ndarray, depth: np.ndarray, time_s: float) -> np.ndarray:
+        """Mean of the images that the camera sees while the shutter is open."""
+        samples = self._shutter_samples(depth, time_s)
+        total = image.astype(np.float32)
+        for fraction in np.linspace(-0.5, 0.5, samples):
+            if fraction:  # the middle one is the image itself
+                T_wc = self._pose(self._motion, time_s + fraction * self._shutter_s)
+                total += self.world.render(self.camera, T_wc)[0]
+        return total / samples
+
+    def _shutter_samples(self, depth: np.ndarray, time_s: float) -> int:
+        """Odd number of images to average, by how far pixels move while the shutter is open."""
+        first, last = (
+            self._pose(self._motion, time_s + sign * self._shutter_s / 2) for sign in (-1, 1)
+        )
+        turn, _ = cv2.Rodrigues(first[:3, :3].T @ last[:3, :3])
+        moved_m = np.linalg.norm(last[:3, 3] - first[:3, 3])
+        seen = depth[depth > 0]
+        near_m = np.quantile(seen, NEAR_SHARE) if seen.size else np.inf
+        moved_px = self.camera.focal * (np.linalg.norm(turn) + moved_m / near_m)
+        samples = 2 * int(np.ceil(moved_px / SHUTTER_STEP_PX / 2)) + 1
+        return int(np.clip(samples, MIN_SHUTTER_SAMPLES, MAX_SHUTTER_SAMPLES))
+
+    def _degrade(self, image: np.ndarray, depth: np.ndarray, index: int) -> np.ndarray:
         """Apply the degradations of a real camera."""
         time = self._time_s(index)
-        if self._blur:
-            offsets = (np.arange(SHUTTER_SAMPLES) / (SHUTTER_SAMPLES - 1) - 0.5) * self._shutter_s
-            poses = (self._pose(self._motion, time + dt) for dt in offsets if dt)
-            others = [self.world.render(self.camera, T_wc)[0] for T_wc in poses]
-            image = np.mean([image, *others], axis=0)
-        light: np.ndarray = image.astype(np.float32)
+        light = self._exposed(image, depth, time) if self._blur else image.astype(np.float32)
         if self._defocus_px:
             light = cv2.GaussianBlur(light, (0, 0), self._defocus_px)
         if self._falloff is not None:

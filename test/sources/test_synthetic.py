@@ -104,6 +104,16 @@ def sharpness(image):
     return cv2.Laplacian(image, cv2.CV_64F).std()
 
 
+def test_blur_of_a_fast_turn_is_continuous(world, small_camera):
+    """Too few images would leave sharp copies beside each other along the motion."""
+    options = {"camera": small_camera, "world": world, "rate_hz": 2}
+    image = cv2.cvtColor(
+        SyntheticSource("rotation", 3, blur=1.0, **options)[1].image, cv2.COLOR_BGR2GRAY
+    ).astype(float)
+    along, across = (np.diff(image, axis=axis).std() for axis in (1, 0))
+    assert along < 0.6 * across
+
+
 @pytest.mark.parametrize("option", [{"blur": 1.0}, {"defocus_px": 1.5}])
 def test_blur_removes_detail(world, small_camera, option):
     options = {"camera": small_camera, "world": world, "rate_hz": 5}
