@@ -179,6 +179,7 @@ def test_rviz_shows_the_topics_of_a_renamed_node(tmp_path):
     [
         (ODOMETRY, {"rviz": "maybe"}, "Valid options are: ('true', 'false')"),
         (ODOMETRY, {"config": "nowhere.yaml"}, "config:=nowhere.yaml is not a file"),
+        (ODOMETRY, {"rviz": "true", "rviz_config": "my.rviz"}, "rviz_config:=my.rviz is not a"),
         (ODOMETRY, {"rectified": "perhaps"}, "rectified:=perhaps cannot be used"),
         (ODOMETRY, {"base_to_camera": "1 2 three"}, "base_to_camera:=1 2 three cannot be used"),
         (REPLAY, {}, "missing required argument 'bag'"),
@@ -198,6 +199,14 @@ def test_an_invalid_argument_aborts_the_launch_and_is_named(tmp_path, file, argu
     assert code == 1
     assert reason in log
     assert "waiting for" not in log
+
+
+def test_without_rviz_installed_nothing_is_started_and_left_running(tmp_path):
+    (tmp_path / "install/share/ament_index/resource_index/packages/rviz2").unlink()
+    code, log = ended(tmp_path, ODOMETRY, rviz="true")
+    assert code == 1
+    assert "rviz:=true needs RViz, which is not installed: install the package" in log
+    assert "process started" not in log
 
 
 @pytest.mark.parametrize(
