@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import launch.logging
+from ament_index_python.packages import PackageNotFoundError, get_package_prefix
 from launch import LaunchContext, LaunchDescription
 from launch.action import Action
 from launch.actions import DeclareLaunchArgument, OpaqueFunction
@@ -138,6 +139,9 @@ def _start(context: LaunchContext) -> list[Action]:
     logger = f"{namespace}/{value('name')}".strip("/").replace("/", ".")
     sim_time = {"use_sim_time": True} if value("use_sim_time") == "true" else {}
     overrides = _given(value) | _qos(namespace, value) | sim_time
+    config = _existing("config", value("config"), "a YAML file")
+    if value("rviz") == "true":
+        _check_rviz(value("rviz_config"))
     dds = choose_dds_profile(context.environment, CONFIG, 2 if value("rviz") == "true" else 1)
     if dds.environment:  # otherwise the node logs why not
         dds.log_to(launch.logging.get_logger("lgc_ros"))
@@ -146,7 +150,7 @@ def _start(context: LaunchContext) -> list[Action]:
         executable="odometry_node",
         namespace=namespace,
         name=value("name"),
-        parameters=[_existing("config", value("config")), overrides],
+        parameters=[config, overrides],
         remappings=[(name, value(name)) for name in INPUTS],
         ros_arguments=["--log-level", f"{logger}:={value('log_level')}"],
         additional_env=dds.environment,
@@ -195,8 +199,20 @@ def _qos(namespace: str, value: Callable[[str], str]) -> dict[str, str]:
     return {f"qos_overrides.{topic}.subscription.reliability": "reliable" for topic in topics}
 
 
-def _existing(argument: str, path: str) -> str:
+def _existing(argument: str, path: str, kind: str) -> str:
     """Check that the file exists; launch_ros ignores missing parameter files."""
     if not Path(path).is_file():
-        raise FileNotFoundError(f"{argument}:={path} is not a file: give the path of a YAML file")
+        raise FileNotFoundError(f"{argument}:={path} is not a file: give the path of {kind}")
     return path
+
+
+def _check_rviz(config: str) -> None:
+    """Check that RViz can start: if launch found out itself, it would leave the node running."""
+    _existing("rviz_config", config, "an RViz configuration")
+    try:
+        get_package_prefix("rviz2")
+    except PackageNotFoundError as error:
+        raise ValueError(
+            "rviz:=true needs RViz, which is not installed: install the package "
+            "ros-$ROS_DISTRO-rviz2, or launch without rviz"
+        ) from error

@@ -9,6 +9,7 @@ previous one, so that a slow machine loses no frames and replays are repeatable.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,8 +32,12 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.substitutions import ExecutableInPackage
 
 from lgc_ros.errors import did_you_mean
+from lgc_ros.evaluation.trajectory_metrics import load_evo
 from lgc_ros.ros.dds_profile import choose_dds_profile
 from lgc_ros.ros.launching import checked_arguments
+from lgc_ros.sources.bag_reader import open_bag, topic_listing, topic_types
+from lgc_ros.sources.bag_types import POSE_TYPES
+from lgc_ros.sources.trajectory import read_trajectory_file
 
 # The installed share folder and the checkout have the same layout.
 SHARE = Path(__file__).resolve().parents[1]
@@ -126,18 +131,54 @@ def _arguments() -> list[DeclareLaunchArgument]:
 
 def _prepare(context: LaunchContext) -> None:
     """Check the arguments before any process starts."""
-    for output in LaunchConfiguration("record").perform(context).split():
+
+    def value(name: str) -> str:
+        return LaunchConfiguration(name).perform(context)
+
+    for output in value("record").split():
         if output not in OUTPUTS:
             hint = did_you_mean(output, OUTPUTS)
             raise ValueError(f"record:={output} is not an output: {hint}")
-    bag, out = (Path(LaunchConfiguration(name).perform(context)) for name in ("bag", "out"))
+    for name in ("rate", "answer_timeout"):
+        _check_positive(name, value(name))
+    bag, out = Path(value("bag")), Path(value("out"))
     if not bag.exists():
         raise FileNotFoundError(f"bag:={bag} does not exist: give the path of a bag")
+    if value("gt"):
+        _check_ground_truth(bag, value("gt"))
     if (out / RECORDING).exists():
         raise FileExistsError(
             f"{out / RECORDING} already exists: choose another folder with out:=FOLDER"
         )
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"out:={out} cannot be created ({error.strerror}): choose another folder"
+        ) from error
+
+
+def _check_positive(name: str, text: str) -> None:
+    try:
+        positive = 0 < float(text) < math.inf
+    except ValueError:
+        positive = False
+    if not positive:
+        raise ValueError(f"{name}:={text} cannot be used: give a positive number")
+
+
+def _check_ground_truth(bag: Path, gt: str) -> None:
+    """Find out now, and not after the replay, that there is nothing to compare with."""
+    load_evo()
+    if Path(gt).is_file():
+        read_trajectory_file(gt)
+        return
+    with open_bag(bag, quiet=True) as reader:
+        if topic_types(reader).get(gt) not in POSE_TYPES:
+            raise ValueError(
+                f"gt:={gt} is neither a file nor a topic with poses: {bag} has "
+                f"{topic_listing(reader)}"
+            )
 
 
 def _replay(context: LaunchContext) -> list[Action]:

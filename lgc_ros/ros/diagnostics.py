@@ -93,6 +93,7 @@ class Monitor:
         self.scale_input: ScaleInput | None = None
         self._logger, self._log = logger, Log(logger)
         self._matched_s = self._fault_s = self._view_failure_s = float("-inf")
+        self._done_s = self._failed_s = float("-inf")  # of the last frame, and of a failed one
         self._fault = self._why = self._view_failure = ""
         self._silence_logged = False
         self._state: OdometryState | None = None
@@ -110,6 +111,7 @@ class Monitor:
     def fault(self, message: str, details: str = "") -> None:
         """A frame could not be processed."""
         self._note_fault(message)
+        self._done_s = self._failed_s = self._fault_s
         self._log.error(message, details)
 
     def refused(self, message: str) -> None:
@@ -124,6 +126,7 @@ class Monitor:
     def processed(self, state: OdometryState, latency_ms: float) -> None:
         """A frame was processed and published `latency_ms` after its arrival."""
         self._frames += 1
+        self._done_s = time.monotonic()
         self._tracked_by[state.tracking] += 1
         self._times_ms.append(state.ms | {"latency": latency_ms})
         self._state, self._fault = state, ""
@@ -138,6 +141,10 @@ class Monitor:
     def why_no_output(self, p: NodeParameters) -> str:
         """The first missing prerequisite and its remedy; empty if there is output."""
         now_s = time.monotonic()
+        # While a frame is processed, or has just failed, silence is not the reason: a player may
+        # hold the next image until this one is answered.
+        if self._matched_s > self._done_s or now_s - self._failed_s < SILENT_S:
+            return self._fault
         complaint = self.images.complaint() or self.camera_info.complaint()
         unmatched = now_s - self._matched_s > SILENT_S
         if not complaint and unmatched and now_s - self._fault_s > SILENT_S:

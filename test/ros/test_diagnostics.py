@@ -108,6 +108,27 @@ def test_a_missing_scale_source_is_reported_with_its_consequence(held, consequen
     assert f"no scale from odom, {consequence}: no publisher on /odom" in message
 
 
+def test_a_player_that_waits_for_an_answer_does_not_hide_why_there_is_none(monkeypatch):
+    """The node may wait seconds for a transform, and the player does not send another image."""
+    now_s = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now_s[0])
+    images, info = (
+        TopicWatch(f"/{name}", name, "", lambda topic: [publisher("")])
+        for name in ("image", "info")
+    )
+    monitor = Monitor(images, info, Lines())
+    for watch in (images, info):
+        watch.on_message(Image())
+    monitor.matched()
+    now_s[0] += 5.0
+    assert monitor.report("node", {}, 0, settings()).message == "processing the first frame"
+    monitor.fault("no transform")
+    now_s[0] += 1.0
+    assert monitor.report("node", {}, 0, settings()).message == "no transform"
+    now_s[0] += 5.0
+    assert "no messages arrive" in monitor.report("node", {}, 0, settings()).message
+
+
 def settings(profile="default", **changes):
     """Parameters of a node started with these values."""
     return NodeParameters(profile=profile, odometry=load_profile(profile), **changes)

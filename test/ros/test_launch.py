@@ -179,6 +179,7 @@ def test_rviz_shows_the_topics_of_a_renamed_node(tmp_path):
     [
         (ODOMETRY, {"rviz": "maybe"}, "Valid options are: ('true', 'false')"),
         (ODOMETRY, {"config": "nowhere.yaml"}, "config:=nowhere.yaml is not a file"),
+        (ODOMETRY, {"rviz": "true", "rviz_config": "my.rviz"}, "rviz_config:=my.rviz is not a"),
         (ODOMETRY, {"rectified": "perhaps"}, "rectified:=perhaps cannot be used"),
         (ODOMETRY, {"base_to_camera": "1 2 three"}, "base_to_camera:=1 2 three cannot be used"),
         (REPLAY, {}, "missing required argument 'bag'"),
@@ -188,6 +189,9 @@ def test_rviz_shows_the_topics_of_a_renamed_node(tmp_path):
             {"bag": ".", "record": "odometry paths"},
             "record:=paths is not an output: did you mean 'path'?",
         ),
+        (REPLAY, {"bag": ".", "rate": "0"}, "rate:=0 cannot be used: give a positive number"),
+        (REPLAY, {"bag": ".", "answer_timeout": "long"}, "answer_timeout:=long cannot be used"),
+        (REPLAY, {"bag": ".", "out": __file__}, f"out:={__file__} cannot be created"),
     ],
 )
 def test_an_invalid_argument_aborts_the_launch_and_is_named(tmp_path, file, arguments, reason):
@@ -195,6 +199,14 @@ def test_an_invalid_argument_aborts_the_launch_and_is_named(tmp_path, file, argu
     assert code == 1
     assert reason in log
     assert "waiting for" not in log
+
+
+def test_without_rviz_installed_nothing_is_started_and_left_running(tmp_path):
+    (tmp_path / "install/share/ament_index/resource_index/packages/rviz2").unlink()
+    code, log = ended(tmp_path, ODOMETRY, rviz="true")
+    assert code == 1
+    assert "rviz:=true needs RViz, which is not installed: install the package" in log
+    assert "process started" not in log
 
 
 @pytest.mark.parametrize(
@@ -271,14 +283,25 @@ def test_a_replay_processes_records_and_evaluates_every_image(tmp_path, bag):
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["poses"] == 5
 
 
+@pytest.mark.parametrize("gt", ["/camera/image_raw", "nowhere.txt"])
+def test_ground_truth_that_cannot_be_used_is_refused_before_the_replay(tmp_path, bag, gt):
+    pytest.importorskip("evo", reason="evo is not installed: no trajectory errors")
+    code, log = ended(tmp_path, REPLAY, bag=bag, out=tmp_path / "out", gt=gt)
+    assert code == 1
+    assert f"gt:={gt} is neither a file nor a topic with poses: {bag} has /camera/" in log
+    assert "process started" not in log
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         ({"image": "/other/image"}, "has no /other/image"),
         ({"method": "foo"}, "could not configure: unknown method 'foo'"),
+        # The node waits for a transform, if tf2 is installed, longer than a topic may be silent.
         (
-            {"base_frame": "nosuch", "answer_timeout": 2.0},
-            "answered 0 of 3 images, and none of the last 3 within 2 s; /diagnostics says: ",
+            {"base_frame": "nosuch", "answer_timeout": 12.0},
+            "answered 0 of 3 images, and none of the last 3 within 12 s; /diagnostics says: no "
+            f"transform from base_frame 'nosuch' to camera frame '{CAMERA_FRAME}'",
         ),
     ],
     ids=str,

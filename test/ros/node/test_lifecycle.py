@@ -38,6 +38,8 @@ from ros.processes import (
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
+from lgc_ros.filter.checkpoint import find_model
+
 
 def test_without_the_mounting_of_the_camera_nothing_is_published(tmp_path, frames):
     """In a namespace, with compressed images, stamps that differ, and a simulated clock."""
@@ -168,6 +170,17 @@ def test_invalid_settings_end_the_node_with_the_reason(tmp_path, parameters, rea
     with running_node(tmp_path, **parameters) as robot:
         assert robot.process.wait(DEADLINE_S) == 1
         assert robot.log.count(reason) == 1
+        assert "Traceback" not in robot.log
+
+
+def test_a_damaged_model_ends_the_node_with_the_reason(tmp_path):
+    model = tmp_path / "copied.safetensors"
+    damaged = bytearray(find_model("sift").read_bytes())
+    damaged[-3] ^= 1  # one bit of a weight
+    model.write_bytes(damaged)
+    with running_node(tmp_path, method="cn", model=str(model)) as robot:
+        assert robot.process.wait(DEADLINE_S) == 1
+        assert robot.log.count("copied.safetensors is damaged: its checksum") == 1
         assert "Traceback" not in robot.log
 
 

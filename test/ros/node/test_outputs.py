@@ -30,6 +30,7 @@ from ros.node.connected import (
 from ros.processes import (
     FRAME,
     OPTIONS,
+    REPEATABLE,
     running_node,
     running_process,
     stamp,
@@ -188,6 +189,49 @@ def test_a_view_that_cannot_be_drawn_does_not_affect_odometry(tmp_path, frames):
         assert not pictures
         assert paths, "other views are drawn"
         assert robot.log.count("no ink") == 2, "one line, and one traceback"
+
+
+# After each reset, the first landmarks are moved to the camera: they determine no pose.
+UNSUPPORTED = """
+import sys
+from lgc_ros.odometry.visual_odometry import VisualOdometry
+from lgc_ros.ros import odometry_node
+
+process, reset = VisualOdometry.process, VisualOdometry.reset
+
+def process_and_move(self, *arguments):
+    state = process(self, *arguments)
+    if state.status == "ok" and not self.moved:
+        center = self.map.keyframes[-1].center
+        self.map.points = center + 1e-7 * (self.map.points - center)
+        self.moved = True
+    return state
+
+def reset_and_note(self):
+    self.moved = False
+    reset(self)
+
+VisualOdometry.moved = False
+VisualOdometry.process, VisualOdometry.reset = process_and_move, reset_and_note
+sys.exit(odometry_node.main())
+"""
+
+
+def test_a_pose_without_support_is_not_tracked_and_odometry_recovers(tmp_path, frames):
+    settings = OPTIONS | REPEATABLE | OVERRIDES | {"base_frame": FRAME, "tracking": "match"}
+    words = [word for name, value in settings.items() for word in ("-p", f"{name}:={value}")]
+    command = [sys.executable, "-c", UNSUPPORTED, "--ros-args", *words]
+    with running_process(tmp_path, command) as robot:
+        camera = ShownCamera(robot, frames)
+        camera.reset()
+        tracked, held = [camera.show(frame) for frame in frames[:3]][1:]
+        assert values(fresh_report(robot))["status"] == "few_matches"
+        assert held.pose.pose == tracked.pose.pose
+        assert np.diag(np.reshape(held.twist.covariance, (6, 6))).min() >= 1e4, "unknown"
+        assert held.pose.covariance[0] < 10.0, "not that of a pose that nothing determines"
+        recovered = [camera.show(frame) for frame in frames[3:]][-1]
+        assert values(fresh_report(robot))["status"] == "ok"
+        assert recovered.twist.covariance[0] < 1e3
 
 
 TYPES = {
