@@ -78,7 +78,9 @@ def test_a_fixed_input_size_moves_keypoints_by_no_fraction_of_a_pixel(heads_mode
 
 @pytest.mark.parametrize("size", [(150, 113), (161, 97), (250, 121)])
 @pytest.mark.parametrize("network_size", [("h", "w"), SIZE[::-1]])
-def test_keypoints_are_found_to_a_tenth_of_a_pixel_in_images_of_any_size(heads_model, size, network_size):
+def test_keypoints_are_found_to_a_tenth_of_a_pixel_in_images_of_any_size(
+    heads_model, size, network_size
+):
     # No side is a multiple of 32, and no image has the aspect ratio of the fixed input.
     centers = scattered(size)
     model = heads_model(size=network_size, scores_rank=3)

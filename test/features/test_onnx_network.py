@@ -104,12 +104,12 @@ def test_a_huge_input_is_refused(heads_model):
     place=st.floats(0, 1, exclude_max=True),
     junk=st.binary(min_size=1, max_size=12),
     cut=st.booleans(),
-    declared=st.booleans(),
+    form=st.sampled_from([{}, {"declared": True}, {"scores_rank": 3}]),
 )
 def test_a_damaged_file_is_refused_or_gives_finite_features(
-    heads_model, scene, place, junk, cut, declared
+    heads_model, scene, place, junk, cut, form
 ):
-    path = heads_model(size=(64, 96), declared=declared)
+    path = heads_model(size=(64, 96), **form)
     data = path.read_bytes()
     at = int(place * len(data))
     path.write_bytes(data[:at] if cut else data[:at] + junk + data[at + len(junk) :])
