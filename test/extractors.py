@@ -16,6 +16,7 @@ def write_heads_model(
     order=(0, 1, 2),
     declared=False,
     trackable=False,
+    scores_rank=None,
 ) -> Path:
     """Write a model of XFeat's form: logits, descriptors and reliability per cell of 8x8 pixels.
 
@@ -23,6 +24,9 @@ def write_heads_model(
     Descriptors are random products of the pixels, and brighter cells are more reliable. OpenVINO
     runs models whose outputs are `declared` to be maps. A `trackable` model is good enough for
     odometry: its keypoints are blobs, described by smooth filters that reach beyond the cell.
+
+    With `scores_rank`, it has the form of SuperPoint's exports after the softmax: instead of the
+    logits, a score for each pixel (its value), (1, H, W) or (1, 1, H, W) by rank.
     """
     import onnx
     from onnx import TensorProto, helper, numpy_helper
@@ -51,7 +55,15 @@ def write_heads_model(
         node("Sigmoid", ["gray_mean"], ["266"]),
     ]
     names = [("1266", "output", "266")[i] for i in order][: 3 if reliability else 2]
-    shapes = {"1266": [1, 65], "output": [1, len(filters)], "266": [1, 1]}
+    shapes = {"1266": [1, 65], "output": [1, len(filters)], "266": [1, 1], "scores": [1, 1]}
+    if scores_rank:
+        constants["first_axis"] = np.array([1], np.int64)
+        nodes.append(
+            node("Identity", ["gray"], ["scores"])
+            if scores_rank == 4
+            else node("Squeeze", ["gray", "first_axis"], ["scores"])
+        )
+        names = ["scores", "output"]
     graph = helper.make_graph(
         nodes,
         "heads",

@@ -1,7 +1,8 @@
 """Keypoints from the raw heads of a network, as XFeat and SuperPoint have them.
 
-A head is a map with one column of numbers per cell of 8x8 pixels. The logits of a cell say which
-of its pixels is a keypoint, if any; descriptors and reliability are interpolated between cells.
+A head is a map with one column of numbers per cell. The logits of a cell of 8x8 pixels say which
+of its pixels is a keypoint, if any; some exports turn them into one score per pixel. Descriptors
+and reliability are interpolated between cells.
 """
 
 from __future__ import annotations
@@ -27,40 +28,55 @@ MIN_BEND = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """Outputs of a network for one image, in cells of h rows and w columns."""
+    """Outputs of a network for an image of H rows and W columns."""
 
-    logits: np.ndarray  # (65, h, w) float32
-    descriptors: np.ndarray  # (D, h, w) float32
-    reliability: np.ndarray | None  # (h, w) float32 in [0, 1], if the network has it
+    probability: np.ndarray  # (H, W) float32, of each pixel to be a keypoint, or another score
+    descriptors: np.ndarray  # (D, h, w) float32, in cells of H/h x W/w pixels
+    reliability: np.ndarray | None  # (H/8, W/8) float32 in [0, 1], if the network has it
 
 
-def find_heads(outputs: Mapping[str, np.ndarray], input_size: tuple[int, int]) -> Heads | None:
+def find_heads(outputs: Mapping[str, np.ndarray], input_size: tuple[int, ...]) -> Heads | None:
     """The heads among the outputs of a network, recognized by their shapes; None if it has none.
 
-    Names are of no help: exporters make them up. Logits are (1, 65, h, w), reliability
-    (1, 1, h, w), descriptors have any other number of channels.
+    Names are of no help: exporters make them up. Keypoint logits are (1, 65, H/8, W/8), or scores
+    (1, H, W) or (1, 1, H, W); reliability is (1, 1, H/8, W/8); descriptors have another number of
+    channels and square cells of any size.
 
     Args:
         outputs: outputs by name.
         input_size: width and height of the image that the network was given.
     """
-    cells = input_size[1] // CELL_PX, input_size[0] // CELL_PX
     by_role: dict[str, np.ndarray] = {}
     for value in outputs.values():
-        if value.ndim != 4 or len(value) != 1 or value.shape[2:] != cells:
+        role = _role(value.shape, (input_size[1], input_size[0]))
+        if role is None or role in by_role:
             return None
-        role = {LOGITS: "logits", 1: "reliability"}.get(value.shape[1], "descriptors")
-        if role in by_role:
-            return None
-        by_role[role] = value[0].astype(np.float32, copy=False)
-    if not {"logits", "descriptors"} <= by_role.keys():
+        by_role[role] = value.astype(np.float32, copy=False)
+    if "descriptors" not in by_role or len({"logits", "scores"} & by_role.keys()) != 1:
         return None
+    if "logits" in by_role:
+        probability = keypoint_probability(by_role["logits"][0])
+    else:
+        probability = by_role["scores"].reshape(input_size[::-1])
     reliability = by_role.get("reliability")
     return Heads(
-        by_role["logits"],
-        by_role["descriptors"],
-        None if reliability is None else reliability[0],
+        probability,
+        by_role["descriptors"][0],
+        None if reliability is None else reliability[0, 0],
     )
+
+
+def _role(shape: tuple[int, ...], size: tuple[int, int]) -> str | None:
+    """What an output of this shape is for an input of `size`, rows and columns."""
+    if shape in ((1, *size), (1, 1, *size)):
+        return "scores"
+    if len(shape) != 4 or shape[0] != 1 or 0 in shape:
+        return None
+    if shape[2:] == (size[0] // CELL_PX, size[1] // CELL_PX) and shape[1] in (1, LOGITS):
+        return "logits" if shape[1] == LOGITS else "reliability"
+    cell_px = size[0] // shape[2]
+    whole = cell_px > 0 and (cell_px * shape[2], cell_px * shape[3]) == size
+    return "descriptors" if whole and shape[1] > 1 else None
 
 
 def detect(heads: Heads) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +84,7 @@ def detect(heads: Heads) -> tuple[np.ndarray, np.ndarray]:
 
     The score is the probability of a keypoint at this pixel times the reliability there.
     """
-    probability = keypoint_probability(heads.logits)
+    probability = heads.probability
     highest = cv2.dilate(probability, np.ones((WINDOW_PX, WINDOW_PX), np.uint8))
     row, column = np.nonzero((probability == highest) & (probability > MIN_PROBABILITY))
     scores = probability[row, column]
@@ -92,7 +108,8 @@ def describe(heads: Heads, points: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):  # of a damaged network; the descriptor is then zero
         length = np.linalg.norm(columns, axis=2, keepdims=True)
     unit = columns / np.maximum(length, np.finfo(np.float32).tiny)
-    cells = (points + 0.5) / CELL_PX - 0.5
+    cell_px = heads.probability.shape[1] / columns.shape[1]
+    cells = (points + 0.5) / cell_px - 0.5
     return _interpolated(np.ascontiguousarray(unit), cells.astype(np.float64))
 
 

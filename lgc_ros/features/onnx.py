@@ -11,6 +11,7 @@ import numpy as np
 
 from lgc_ros.errors import FeatureError
 from lgc_ros.features import heads
+from lgc_ros.features.keypoint_outputs import TO_PIXELS, find_keypoints, unit_of
 from lgc_ros.features.keypoints import (
     Extractor,
     Features,
@@ -25,16 +26,12 @@ from lgc_ros.features.onnx_network import ImageNetwork, load_network
 SIZE_MULTIPLE_PX = 32
 # Size of the image that a model with free input size is tried on.
 TRIAL_SIZE = 640, 480
-# Part of an output's name, and the role of the output.
-ROLES = {
-    "keypoint": "keypoints",
-    "kpt": "keypoints",
-    "desc": "descriptors",
-    "score": "scores",
-}
+# Keypoints on noise from which the unit of their coordinates is told.
+MIN_TO_TELL = 10
 FORMS = (
     "an extractor must return keypoints (N, 2), descriptors (N, D) and scores (N), or raw heads: "
-    "65 keypoint logits, descriptors and reliability for each cell of 8x8 pixels"
+    "65 keypoint logits for each cell of 8x8 pixels or a score for each pixel, and a map of "
+    "descriptors"
 )
 
 
@@ -52,27 +49,25 @@ def onnx_extractor(path: Path, kind: str, max_keypoints: int, spread: bool) -> E
 
     Input: one image, float (1, C, H, W) in [0, 1]; C = 1 is gray, C = 3 is RGB. If H and W are
     fixed, the image is resized and the keypoints are scaled back; if they are free, the image is
-    padded at the right and bottom.
+    padded at the right and bottom. A second input may take the number of keypoints.
 
     Outputs, in one of two forms:
 
-    - Raw heads, see `heads.find_heads`: keypoint logits (1, 65, H/8, W/8), descriptors
-      (1, D, H/8, W/8), and optionally reliability (1, 1, H/8, W/8).
-    - Keypoints (N, 2) as x and y, descriptors (N, D) or (D, N), and optionally scores (N,), all
-      with or without a batch dimension of 1. They are recognized by "keypoint" or "kpt", "desc"
-      and "score" in their names, otherwise by shape.
-      Keypoints are pixels of the input; if all lie within [-1, 1] they are fractions of it, where
-      -1 and 1 are the centers of the first and last pixels, as ALIKED gives them. Without scores,
-      the keypoints count as sorted by strength.
+    - Raw heads, see `heads.find_heads`: keypoint logits (1, 65, H/8, W/8) or scores (1, 1, H, W),
+      descriptors (1, D, h, w), and optionally reliability (1, 1, H/8, W/8).
+    - Keypoints, descriptors, and optionally scores, see `keypoint_outputs.find_keypoints`. The
+      coordinates are pixels, or fractions of the input from -1 to 1 or from 0 to 1. Without
+      scores, the keypoints count as sorted by strength.
 
-    The model is run once on noise, so that a file that is not an extractor is refused here.
+    The model is run once on noise, so that a file that is not an extractor is refused here. This
+    also tells the unit of its coordinates.
     """
-    network = load_network(path)
+    network = load_network(path, max_keypoints)
+    unit = _unit_on_noise(network)
 
     def extract(image: np.ndarray) -> Features:
         tensor, scaled_size = to_tensor(image, network)
-        outputs = network(tensor)
-        found = detections(outputs, tensor.shape[:1:-1], path)
+        found = detections(network(tensor), tensor.shape[:1:-1], path, unit)
         size = np.array(image.shape[1::-1])
         points = (found.points + 0.5) * (size / scaled_size) - 0.5
         on_image = np.flatnonzero(np.all((points > -0.5) & (points < size - 0.5), axis=1))
@@ -86,7 +81,6 @@ def onnx_extractor(path: Path, kind: str, max_keypoints: int, spread: bool) -> E
         )
         return features_from_rows(kind, rows, found.describe(chosen).astype(np.float32))
 
-    _try(extract, network)
     return extract
 
 
@@ -114,27 +108,39 @@ def to_tensor(image: np.ndarray, network: ImageNetwork) -> tuple[np.ndarray, tup
 
 
 def detections(
-    outputs: Mapping[str, np.ndarray], input_size: tuple[int, int], path: Path
+    outputs: Mapping[str, np.ndarray],
+    input_size: tuple[int, ...],
+    path: Path,
+    unit: str | None = None,
 ) -> Detections:
     """The keypoints that the outputs of an extractor hold, in either form.
+
+    Args:
+        outputs: outputs by name.
+        input_size: width and height of the network's input in pixels.
+        path: file of the network, for errors.
+        unit: of given coordinates, a key of `TO_PIXELS`; None to tell it from these keypoints.
 
     Raises:
         FeatureError: these are not the outputs of an extractor, or not finite.
     """
     _check_numbers(outputs, path)
-    found = heads.find_heads(outputs, input_size)
-    if found is not None:
-        points, scores = heads.detect(found)
-        return Detections(points, scores, lambda chosen: heads.describe(found, points[chosen]))
-    points, scores, descriptors = _given_keypoints(outputs, path)
-    if len(points) and np.abs(points).max() <= 1:
-        points = (points + 1) / 2 * (np.array(input_size) - 1)
-    return Detections(points, scores, lambda chosen: descriptors[chosen])
+    maps = heads.find_heads(outputs, input_size)
+    if maps is not None:
+        points, scores = heads.detect(maps)
+        return Detections(points, scores, lambda chosen: heads.describe(maps, points[chosen]))
+    given = find_keypoints(outputs)
+    if given is None:
+        shapes = ", ".join(f"{name} {value.shape}" for name, value in outputs.items())
+        raise FeatureError(f"model {path} returns {shapes}: {FORMS}")
+    to_pixels = TO_PIXELS[unit or unit_of(given.points)]
+    points = to_pixels(given.points, np.array(input_size))
+    return Detections(points, given.scores, lambda chosen: given.descriptors[chosen])
 
 
 def _check_numbers(outputs: Mapping[str, np.ndarray], path: Path) -> None:
     for name, value in outputs.items():
-        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiu":
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
             raise FeatureError(f"model {path} returns no array of numbers as {name}: {FORMS}")
         if not np.isfinite(value).all():
             raise FeatureError(
@@ -143,36 +149,17 @@ def _check_numbers(outputs: Mapping[str, np.ndarray], path: Path) -> None:
             )
 
 
-def _given_keypoints(
-    outputs: Mapping[str, np.ndarray], path: Path
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Keypoints (N, 2), scores (N,) and descriptors (N, D) among the outputs."""
-    found: dict[str, np.ndarray] = {}
-    for name, value in outputs.items():
-        value = value[0] if value.ndim == 3 and len(value) == 1 else value
-        found.setdefault(_role(name.lower(), value), value)
-    if "keypoints" in found and "descriptors" in found:
-        points, descriptors = found["keypoints"].astype(np.float64), found["descriptors"]
-        count = len(points)
-        scores = found.get("scores", np.zeros(count)).astype(np.float64).reshape(-1)
-        if descriptors.ndim == 2 and len(descriptors) != count:
-            descriptors = descriptors.T
-        if points.shape == (count, 2) and len(descriptors) == len(scores) == count:
-            return points, scores, descriptors
-    shapes = ", ".join(f"{name} {value.shape}" for name, value in outputs.items())
-    raise FeatureError(f"model {path} returns {shapes}: {FORMS}")
+def _unit_on_noise(network: ImageNetwork) -> str | None:
+    """Run an extractor once, so that errors come up before the first image does.
 
-
-def _role(name: str, value: np.ndarray) -> str:
-    for part, role in ROLES.items():
-        if part in name:
-            return role
-    if value.ndim != 2 or len(value) == 1:
-        return "scores"
-    return "keypoints" if value.shape[1] == 2 else "descriptors"
-
-
-def _try(extract: Extractor, network: ImageNetwork) -> None:
-    """Run an extractor once, so that errors come up before the first image does."""
+    Returns the unit of the coordinates that it gives, if it gives enough of them to tell: noise
+    has keypoints everywhere, while those of an image may all be in one quarter.
+    """
     width, height = (fixed or free for fixed, free in zip(network.size, TRIAL_SIZE, strict=True))
-    extract(np.random.default_rng(0).integers(0, 256, (height, width), np.uint8))
+    noise = np.random.default_rng(0).integers(0, 256, (height, width), np.uint8)
+    tensor, _ = to_tensor(noise, network)
+    outputs = network(tensor)
+    found = detections(outputs, tensor.shape[:1:-1], network.path)
+    found.describe(np.arange(len(found.points)))
+    given = find_keypoints(outputs)
+    return unit_of(given.points) if given and len(given.points) >= MIN_TO_TELL else None

@@ -11,18 +11,27 @@ from typing import Any
 
 import numpy as np
 
+from lgc_ros.features.heads import LOGITS
+
 UNFOLD = "_aten_unfold_onnx"
 
 
-def returns_maps(path: Path) -> bool:
-    """Whether a file declares maps (1, C, h, w) as all of its outputs; False if it is damaged."""
+def returns_logits(path: Path) -> bool:
+    """Whether a file declares maps (1, C, h, w) as all of its outputs, one of them logits.
+
+    False if it is damaged. A map of scores does not count: in bfloat16, pixels around a maximum
+    would have the same score.
+    """
     import onnx
 
     try:
         outputs = onnx.load(path, load_external_data=False).graph.output
     except Exception:  # of protobuf, whose classes depend on its implementation
         return False
-    return bool(outputs) and all(len(o.type.tensor_type.shape.dim) == 4 for o in outputs)
+    shapes = [output.type.tensor_type.shape.dim for output in outputs]
+    return all(len(shape) == 4 for shape in shapes) and any(
+        shape[1].dim_value == LOGITS for shape in shapes
+    )
 
 
 def plain_model(path: Path) -> bytes:

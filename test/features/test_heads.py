@@ -42,7 +42,7 @@ def random_heads(height=6, width=8, channels=5, seed=0):
     rng = np.random.default_rng(seed)
     shape = (height, width)
     return Heads(
-        rng.normal(size=(65, *shape)).astype(np.float32),
+        keypoint_probability(rng.normal(size=(65, *shape)).astype(np.float32)),
         rng.normal(size=(channels, *shape)).astype(np.float32),
         rng.uniform(size=shape).astype(np.float32),
     )
@@ -74,6 +74,20 @@ def test_a_fixed_input_size_moves_keypoints_by_no_fraction_of_a_pixel(heads_mode
     errors = errors_px(extract(image, model).points, centers)
     # A mistake in the convention of pixel centers would be half a pixel of the larger image.
     np.testing.assert_allclose(errors.mean(axis=0), 0, atol=0.2)
+
+
+@pytest.mark.parametrize("size", [(150, 113), (161, 97), (250, 121)])
+@pytest.mark.parametrize("network_size", [("h", "w"), SIZE[::-1]])
+def test_keypoints_are_found_to_a_tenth_of_a_pixel_in_images_of_any_size(
+    heads_model, size, network_size
+):
+    # No side is a multiple of 32, and no image has the aspect ratio of the fixed input.
+    centers = scattered(size)
+    model = heads_model(size=network_size, scores_rank=3)
+    features = extract(dots(centers, size, sigma=2.0), model)
+    errors = errors_px(features.points, centers)
+    assert np.abs(errors).max() < 0.1
+    np.testing.assert_allclose(errors.mean(axis=0), 0, atol=0.02)
 
 
 def test_padding_to_whole_cells_adds_no_keypoints(heads_model):
@@ -132,7 +146,7 @@ def test_a_blank_image_has_no_keypoints(heads_model):
 
 def test_probabilities_are_the_softmax_of_each_cell():
     torch = pytest.importorskip("torch")
-    logits = random_heads().logits
+    logits = np.random.default_rng(0).normal(size=(65, 6, 8)).astype(np.float32)
     softmax = torch.softmax(torch.from_numpy(logits), dim=0)[:64]
     expected = torch.pixel_shuffle(softmax, 8)[0]
     np.testing.assert_allclose(keypoint_probability(logits), expected, rtol=1e-5)
@@ -141,7 +155,7 @@ def test_probabilities_are_the_softmax_of_each_cell():
 def test_keypoints_are_maxima_of_their_neighborhood():
     heads = random_heads(12, 16)
     points, scores = detect(heads)
-    probability = keypoint_probability(heads.logits)
+    probability = heads.probability
     column, row = np.round(points).astype(int).T
     for x, y in zip(column, row, strict=True):
         around = probability[max(y - 3, 0) : y + 4, max(x - 3, 0) : x + 4]
@@ -170,14 +184,40 @@ def test_descriptors_beyond_the_border_cells_are_finite_and_of_unit_length():
     np.testing.assert_allclose(lengths, 1, rtol=1e-5)
 
 
+@pytest.mark.parametrize("cell_px", [1, 2, 8])
+def test_descriptors_may_have_cells_of_any_size(cell_px):
+    rng = np.random.default_rng(0)
+    columns = rng.normal(size=(5, 48 // cell_px, 64 // cell_px)).astype(np.float32)
+    heads = Heads(np.zeros((48, 64), np.float32), columns, None)
+    row, column = np.meshgrid(range(3, 5), range(2, 6), indexing="ij")
+    centers = np.stack([column.ravel(), row.ravel()], axis=1) * cell_px + (cell_px - 1) / 2
+    expected = columns[:, row.ravel(), column.ravel()].T
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(describe(heads, centers), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("rank", [3, 4])
+def test_scores_of_pixels_do_instead_of_logits(heads_model, rank):
+    centers = scattered()
+    features = extract(dots(centers), heads_model(scores_rank=rank))
+    assert len(features) == len(centers)
+    # The peak of a Gaussian is that of the parabola through the logarithms, up to 8 bits.
+    np.testing.assert_allclose(errors_px(features.points, centers), 0, atol=0.02)
+    np.testing.assert_allclose(np.linalg.norm(features.descriptors, axis=1), 1, rtol=1e-5)
+
+
 def test_outputs_of_other_shapes_are_no_heads():
-    heads = random_heads()
-    logits, descriptors = heads.logits[None], heads.descriptors[None]
+    logits, descriptors = np.zeros((1, 65, 6, 8)), np.zeros((1, 5, 6, 8))
+    scores = np.zeros((1, 48, 64))
     assert find_heads({"a": logits, "b": descriptors}, (64, 48)) is not None
+    assert find_heads({"a": scores, "b": descriptors}, (64, 48)) is not None
     assert find_heads({"a": logits}, (64, 48)) is None
+    assert find_heads({"a": logits, "b": scores, "c": descriptors}, (64, 48)) is None
     assert find_heads({"a": logits, "b": descriptors, "c": descriptors}, (64, 48)) is None
     assert find_heads({"a": logits, "b": descriptors}, (128, 96)) is None
     assert find_heads({"a": logits[0], "b": descriptors}, (64, 48)) is None
+    assert find_heads({"a": scores, "b": np.zeros((1, 5, 7, 9))}, (64, 48)) is None
+    assert find_heads({"a": scores, "b": np.zeros((1, 5, 48, 0))}, (64, 48)) is None
 
 
 def test_numbers_that_are_not_finite_are_refused(heads_model):

@@ -29,6 +29,7 @@ def onnx_model(tmp_path):
         outputs=("keypoints", "scores", "descriptors"),
         transposed=False,
         batched=True,
+        count_input=None,
         name="tiny.onnx",
     ):
         pixels = np.asarray(pixels)
@@ -44,7 +45,24 @@ def onnx_model(tmp_path):
             "last": np.array(channels - 1, np.int64),
         }
         points, scores, descriptors = outputs
-        nodes = [
+        inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, channels, *size])]
+        nodes = []
+        if count_input:
+            # The first keypoints, as many as the second input says.
+            name_of_count, kind_of_count, shape_of_count = count_input
+            inputs.append(
+                helper.make_tensor_value_info(name_of_count, kind_of_count, shape_of_count)
+            )
+            constants |= {"all_given": constants.pop("given"), "all_where": where}
+            del constants["where"]
+            constants |= {"start": np.array([0], np.int64), "one": np.array([1], np.int64)}
+            nodes = [
+                helper.make_node("Cast", [name_of_count], ["count"], to=TensorProto.INT64),
+                helper.make_node("Reshape", ["count", "one"], ["end"]),
+                helper.make_node("Slice", ["all_given", "start", "end", "start"], ["given"]),
+                helper.make_node("Slice", ["all_where", "start", "end", "start"], ["where"]),
+            ]
+        nodes += [
             helper.make_node("Gather", ["image", "last"], ["plane"], axis=1),
             helper.make_node("GatherND", ["plane", "where"], ["values"]),
             helper.make_node("Unsqueeze", ["values", "last_axis"], ["column"]),
@@ -65,7 +83,7 @@ def onnx_model(tmp_path):
         graph = helper.make_graph(
             nodes,
             "tiny",
-            [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, channels, *size])],
+            inputs,
             [
                 helper.make_tensor_value_info(points, kind, None),
                 helper.make_tensor_value_info(scores, TensorProto.FLOAT, None),
@@ -132,6 +150,45 @@ def test_keypoints_given_as_fractions_become_pixels(onnx_model, ramp):
     model = onnx_model(PIXELS[:3], [[-1.0, -1.0], [1.0, 1.0], [0.0, 0.0]], size=(30, 40))
     points = make_extractor(model)(ramp).points
     assert {tuple(p) for p in points.tolist()} == {(0, 0), (39, 29), (19.5, 14.5)}
+
+
+def test_keypoints_given_as_shares_of_the_size_become_pixels(onnx_model, ramp):
+    x, y = np.meshgrid(np.arange(0, 40, 8), np.arange(0, 30, 6))
+    pixels = np.stack([x.ravel(), y.ravel()], axis=1)
+    points = make_extractor(onnx_model(pixels, pixels / (40, 30), size=(30, 40)))(ramp).points
+    np.testing.assert_allclose(sorted(points.tolist()), sorted(pixels.tolist()), atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(97, 61), (200, 50), (20, 37), (250, 33)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_keypoints_are_mapped_back_to_where_the_pixels_came_from(onnx_model, size, axis):
+    # Scores are pixel values, which are coordinates: they say where in the image a pixel of the
+    # network's input was taken from.
+    x, y = np.meshgrid(np.arange(2, 46), np.arange(2, 30))
+    model = onnx_model(np.stack([x.ravel(), y.ravel()], axis=1), size=(32, 48))
+    image = np.stack(np.meshgrid(*map(np.arange, size)), axis=2)[:, :, axis].astype(np.uint8)
+    features = make_extractor(model)(image)
+    errors = features.points[:, axis] - 255 * features.responses
+    assert len(features) > 1000
+    assert np.abs(errors).max() < 0.6  # the values are rounded
+    assert abs(errors.mean()) < 0.05
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("INT64", []), ("INT64", [1]), ("INT32", [])])
+def test_the_number_of_keypoints_may_be_an_input(onnx_model, ramp, kind, shape):
+    from onnx import TensorProto
+
+    model = onnx_model(PIXELS, count_input=("top_k", getattr(TensorProto, kind), shape))
+    points = make_extractor(model, 3)(ramp).points
+    assert {tuple(p) for p in points.tolist()} == {tuple(p) for p in PIXELS[:3].tolist()}
+
+
+def test_other_inputs_beside_the_image_are_refused(onnx_model):
+    from onnx import TensorProto
+
+    for name, kind in (("height", TensorProto.INT64), ("top_k", TensorProto.FLOAT)):
+        with pytest.raises(FeatureError, match=rf"takes image .*{name}.*must take one float"):
+            make_extractor(onnx_model(PIXELS, count_input=(name, kind, [])))
 
 
 @pytest.mark.parametrize("spread", [False, True])

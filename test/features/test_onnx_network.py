@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lgc_ros.errors import FeatureError
 from lgc_ros.features.base import make_extractor
-from lgc_ros.features.onnx_file import plain_model, returns_maps
+from lgc_ros.features.onnx_file import plain_model, returns_logits
 from lgc_ros.features.onnx_network import load_network
 
 # The way PyTorch's exporter writes x.unfold(2, 4, 4) for an x of 12 rows.
@@ -69,8 +69,9 @@ def test_openvino_and_onnxruntime_find_the_same_keypoints(heads_model, scene, mo
 
 
 def test_models_that_return_keypoints_are_not_run_in_bfloat16(heads_model):
-    assert returns_maps(heads_model(size=(64, 96), declared=True))
-    assert not returns_maps(heads_model(size=(64, 96)))
+    assert returns_logits(heads_model(size=(64, 96), declared=True))
+    assert not returns_logits(heads_model(size=(64, 96)))
+    assert not returns_logits(heads_model(size=(64, 96), declared=True, scores_rank=4))
 
 
 def test_openvino_alone_is_enough(heads_model, scene, monkeypatch):
@@ -95,7 +96,7 @@ def test_unfolding_is_written_without_loops_and_gives_the_same(tmp_path):
 
 def test_a_huge_input_is_refused(heads_model):
     with pytest.raises(FeatureError, match="at most 16 megapixels"):
-        load_network(heads_model(size=(80_000, 80_000)))
+        load_network(heads_model(size=(80_000, 80_000)), 100)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -103,12 +104,12 @@ def test_a_huge_input_is_refused(heads_model):
     place=st.floats(0, 1, exclude_max=True),
     junk=st.binary(min_size=1, max_size=12),
     cut=st.booleans(),
-    declared=st.booleans(),
+    form=st.sampled_from([{}, {"declared": True}, {"scores_rank": 3}]),
 )
 def test_a_damaged_file_is_refused_or_gives_finite_features(
-    heads_model, scene, place, junk, cut, declared
+    heads_model, scene, place, junk, cut, form
 ):
-    path = heads_model(size=(64, 96), declared=declared)
+    path = heads_model(size=(64, 96), **form)
     data = path.read_bytes()
     at = int(place * len(data))
     path.write_bytes(data[:at] if cut else data[:at] + junk + data[at + len(junk) :])
