@@ -57,3 +57,13 @@ def sharpness(image: np.ndarray, points: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh([[xx, xy], [xy, yy]])
     values = np.maximum(values, max(values[1] / MAX_NOISE_RATIO, 1e-9))
     return (vectors * values / np.sqrt(values.prod())) @ vectors.T
+
+
+def noise_ratio(sharpness: np.ndarray) -> float:
+    """Variance of keypoints along the blur, relative to the mean of all directions.
+
+    Args:
+        sharpness: as from `sharpness`; the identity without blur.
+    """
+    least, most = np.linalg.eigvalsh(sharpness)
+    return float(most / least)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from lgc_ros.features.image_sharpness import noise_ratio
 from lgc_ros.geometry.epipolar import essential_from_pose, sampson_distance
 from lgc_ros.matching.correspondences import match, row_distances
 from lgc_ros.matching.guided import NOT_FOUND, match_guided
@@ -37,7 +40,7 @@ def insert_keyframe(
     """Make a tracked view a keyframe: hand landmarks over, add new ones, refine the window."""
     reference, used = track.reference, pose.used
     keyframe = Keyframe(view, pose.R_cw, pose.t_cw)
-    keyframe.covariance = covariance.chained(reference.covariance, pose)
+    keyframe.covariance = covariance.chained(reference.covariance, _with_blur(pose, view))
     keyframe.landmark_ids[track.index1[used]] = reference.landmark_ids[track.index0[used]]
     landmarks.add_keyframe(keyframe, keep=reference)
     _follow_landmarks(landmarks, keyframe, [reference])
@@ -45,6 +48,15 @@ def insert_keyframe(
     connect(landmarks, keyframe, track, options.threshold_px)
     adjust_window(landmarks, options.window, options.window_fixed, options.window_iterations)
     return keyframe
+
+
+def _with_blur(pose: Pose, view: View) -> Pose:
+    """A pose as uncertain as if keypoints were as imprecise in all directions as along the blur.
+
+    Errors along the blur are alike for all keypoints: depths absorb them, and no average removes
+    them. Taken for independent, they made standard deviations up to four times too small.
+    """
+    return replace(pose, covariance=noise_ratio(view.features.sharpness) * pose.covariance)
 
 
 def insert_rotated_keyframe(

@@ -1,6 +1,7 @@
 """A new keyframe finds the landmarks of those before it where they should be seen."""
 
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.odometry.keyframe_matching import KeyframeMatcher
 from lgc_ros.odometry.map import NONE, Keyframe, motion_between
-from lgc_ros.odometry.mapping import connect
+from lgc_ros.odometry.mapping import connect, insert_keyframe
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.runtime.stage_timer import StageTimer
@@ -84,3 +85,23 @@ def test_motion_between_cameras_maps_points_of_one_into_the_other(walked):
     np.testing.assert_allclose(
         R_10 @ (first.R_cw @ point + first.t_cw) + t_10, last.R_cw @ point + last.t_cw
     )
+
+
+def inserted_covariance(walked, sharpness):
+    """What the newest keyframe adds to the covariance of its reference, if blurred like this."""
+    *_, reference, newest = walked.keyframes
+    walked.keyframes.remove(newest)
+    view = replace(newest.view, features=replace(newest.view.features, sharpness=sharpness))
+    track = KeyframeMatcher(OPTIONS)(newest.view, reference, walked, StageTimer())
+    return insert_keyframe(walked, view, track, track.pose, OPTIONS).covariance - (
+        reference.covariance
+    )
+
+
+def test_a_keyframe_is_as_uncertain_as_its_keypoints_along_the_blur(map_of_a_walk):
+    """Errors along the blur are shared by all keypoints, so that their number does not help."""
+    sharp, blurred = (
+        inserted_covariance(deepcopy(map_of_a_walk), np.diag([1 / along, along]))
+        for along in (1.0, 2.0)
+    )
+    np.testing.assert_allclose(blurred, 4 * sharp, rtol=0.01)
