@@ -57,9 +57,7 @@ def synth(
     if format_ not in writers:
         raise ConfigError(f"unknown format {format_!r}: use {' or '.join(writers)}")
     source = SyntheticSource(trajectory, frames, rate_hz=rate, seed=seed, kind=world, noise=noise)
-    writers[format_](
-        source, folder, progress=lambda frames: track(frames, "rendering", console=stderr)
-    )
+    writers[format_](track(source, "rendering", console=stderr), folder)
     echo_written(folder)
 
 

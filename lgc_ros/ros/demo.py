@@ -23,6 +23,7 @@ from lgc_ros.runtime.output_files import write_json
 from lgc_ros.runtime.result_folders import result_folder
 from lgc_ros.sources.bag_types import GROUND_TRUTH_TOPIC
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
+from lgc_ros.sources.interrupted_recording import partial_recording
 from lgc_ros.sources.synthetic import SyntheticSource, default_camera
 from lgc_ros.sources.trajectory import write_trajectory
 from lgc_ros.synthetic import World
@@ -40,7 +41,7 @@ SEQUENCE, RECORDING, NODE_LOG = "sequence", "recording.mcap", "node.log"
 RESULTS = {
     SEQUENCE,
     RECORDING,
-    f"{RECORDING}.part",
+    partial_recording(Path(RECORDING)).name,
     NODE_LOG,
     "trajectory_tum.txt",
     "metrics.json",
