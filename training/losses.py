@@ -24,7 +24,7 @@ half its maximum at the second, about three degrees."""
 
 
 def classification_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Binary cross entropy; true matches and outliers of a pair have equal weight (equation 6).
+    """Binary cross entropy; true matches and outliers of a pair have equal weight (equation 7).
 
     Args:
         logits: (B, N) linear output of the network.
@@ -46,7 +46,7 @@ def distillation_loss(logits: Tensor, taught: Tensor) -> Tensor:
 
 
 def essential_loss(E: Tensor, E_gt: Tensor) -> Tensor:
-    """Squared distance of unit-norm essential matrices (B, 3, 3), sign apart (equation 8)."""
+    """Squared distance of unit-norm essential matrices (B, 3, 3), sign apart (equation 9)."""
     E, E_gt = _unit(E), _unit(E_gt.to(E.dtype))
     plus = (E_gt + E).square().sum((1, 2))
     minus = (E_gt - E).square().sum((1, 2))
