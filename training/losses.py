@@ -13,7 +13,7 @@ from training.torch_geometry import (
     weighted_eight_point,
 )
 
-TAUGHT_LIMIT = 10.0
+TEACHER_LOGIT_LIMIT = 10.0
 """A teacher's logits are clamped to this magnitude; beyond it, confidence does not matter."""
 
 REGRESSIONS = ("essential", "epipolar")
@@ -36,13 +36,13 @@ def classification_loss(logits: Tensor, labels: Tensor) -> Tensor:
     return (true + outliers).mean() / 2
 
 
-def distillation_loss(logits: Tensor, taught: Tensor) -> Tensor:
+def distillation_loss(logits: Tensor, teacher_logits: Tensor) -> Tensor:
     """Huber loss between the logits (B, N) and those of a teacher, linear beyond 1.
 
     Unlike a cross entropy, it preserves the order among confident matches, which decides from
     which matches a pose is estimated.
     """
-    return F.huber_loss(logits, taught.clamp(-TAUGHT_LIMIT, TAUGHT_LIMIT))
+    return F.huber_loss(logits, teacher_logits.clamp(-TEACHER_LOGIT_LIMIT, TEACHER_LOGIT_LIMIT))
 
 
 def essential_loss(E: Tensor, E_gt: Tensor) -> Tensor:

@@ -98,7 +98,7 @@ def test_held_poses_of_a_recording_are_counted_and_left_out_on_request(
     assert errors["--skip-held",]["ate_rmse_m"] < errors[()]["ate_rmse_m"]
 
 
-def test_evaluate_trajectory_says_when_files_have_no_stamps(invoke, finished_run, tmp_path):
+def test_evaluate_trajectory_reports_files_without_stamps(invoke, finished_run, tmp_path):
     pytest.importorskip("evo")
     write_run(tmp_path, finished_run)
     file = tmp_path / "trajectory_kitti.txt"
@@ -126,7 +126,7 @@ def test_evaluate_bag_compares_methods(invoke, short_walk, tmp_path):
     assert "no ground truth" not in result.output
 
 
-def test_evaluate_bag_asks_for_ground_truth(invoke, short_walk, tmp_path):
+def test_evaluate_bag_warns_about_missing_ground_truth(invoke, short_walk, tmp_path):
     pytest.importorskip("rosbags")
     from lgc_ros.sources.bag_writer import write_bag
 

@@ -77,7 +77,7 @@ def test_run_writes_a_report_for_each_method(invoke, tum_folder, tmp_path):
     assert f"lgc run {tum_folder}" in page
 
 
-def test_run_skips_a_damaged_frame_and_says_so(invoke, tum_folder, short_walk, tmp_path):
+def test_run_skips_a_damaged_frame_and_reports_it(invoke, tum_folder, short_walk, tmp_path):
     copy = tmp_path / "copy"
     write_tum(short_walk, copy)
     images = sorted((copy / "rgb").iterdir())

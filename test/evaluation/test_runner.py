@@ -79,7 +79,7 @@ def test_all_counts_of_tracked_frames_agree(finished_run, lost):
     assert run.is_mostly_untracked == (lost == 10)
 
 
-def test_plots_know_which_way_is_up(short_walk):
+def test_a_run_has_the_ground_plane_of_its_source(short_walk):
     class Source(Frames):
         ground_truth = GroundTruth("groundtruth.txt", "xy")
 

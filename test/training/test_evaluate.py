@@ -198,7 +198,7 @@ def write_poses(path, folder, lines=slice(None)):
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_poses_from_elsewhere_are_scored_in_the_same_table(folder, dump, tmp_path):
+def test_poses_of_other_programs_are_scored_in_the_same_table(folder, dump, tmp_path):
     poses = {
         "perfect": write_poses(tmp_path / "all.txt", folder),
         "partial": write_poses(tmp_path / "some.txt", folder, slice(1)),
@@ -235,7 +235,7 @@ def test_poses_are_found_for_the_pairs_of_a_dump(dump, tmp_path):
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_an_interrupted_evaluation_goes_on_where_it_was(folder, dump, tmp_path):
+def test_an_interrupted_evaluation_resumes(folder, dump, tmp_path):
     broken = tmp_path / "broken"
     (broken / "images").mkdir(parents=True)
     (broken / "pairs.txt").write_text((folder / "pairs.txt").read_text())
@@ -274,7 +274,7 @@ def test_dask_workers_find_the_same(dump, tmp_path):
         assert without_time(one["scores"]) == without_time(other["scores"])
 
 
-def test_a_file_says_the_same_as_options(tmp_path):
+def test_a_configuration_file_is_equivalent_to_options(tmp_path):
     path = tmp_path / "evaluate.yaml"
     path.write_text("groups: {known: [a, b]}\nmethods: [cn]\nkeypoints: [500, 1000]")
     config = make_evaluate_config(path, methods=["ransac"], limit=None)

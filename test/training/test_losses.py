@@ -123,7 +123,7 @@ def test_no_pair_pulls_harder_than_the_clip_and_the_others_pull_as_before():
 @pytest.mark.parametrize("logit", [-2.0, 0.0, 2.0, 60.0])
 @pytest.mark.parametrize("kind", REGRESSIONS)
 @pytest.mark.parametrize("conditioned", [False, True])
-def test_the_gradient_is_finite_whatever_the_network_says(logit, kind, conditioned):
+def test_the_gradient_is_finite_for_any_logits(logit, kind, conditioned):
     xs, labels, E_gt = pair_tensors(outliers=20)
     logits = torch.full_like(labels, logit, requires_grad=True)
     regression_loss(logits, xs, E_gt, kind, conditioned).backward()

@@ -183,7 +183,7 @@ def test_a_full_disk_ends_a_recording_that_stays_readable(tmp_path, name):
     assert recorded(part)[NOTE] >= 1
 
 
-def test_a_recorder_killed_before_its_first_message_leaves_a_bag_that_says_so(tmp_path):
+def test_a_recorder_killed_before_its_first_message_leaves_a_bag_reported_as_empty(tmp_path):
     out, part = tmp_path / "out.mcap", tmp_path / "out.mcap.part"
     with recording(tmp_path, out, NOTE) as recorder:
         recorder.spin_until(lambda: part_size(out), "the start of the file on disk")
