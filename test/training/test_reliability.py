@@ -11,10 +11,10 @@ from training.data.simulation import simulate_pair
 from training.margin import closed_form_map, with_margin
 from training.reliability import (
     expected_calibration_error,
-    pair_logits,
     reliability,
     scores_and_labels,
 )
+from training.validation import network_output
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,9 @@ def test_scores_and_labels_cover_all_matches(dump_path):
 def test_another_margin_changes_weights_but_neither_decisions_nor_scores(dump_path):
     network, info = load_checkpoint("sift")
     pair = Dump(dump_path)[0]
-    before = interpret(pair_logits(network, info, pair), info)
+    before = interpret(network_output(network, info, pair), info)
     network, shifted = with_margin(network, info, info.margin + 2)
-    after = interpret(pair_logits(network, shifted, pair), shifted)
+    after = interpret(network_output(network, shifted, pair), shifted)
     assert np.array_equal(before.kept, after.kept)
     np.testing.assert_allclose(before.scores, after.scores, atol=1e-5)
     np.testing.assert_allclose(after.logits, before.logits - 2, atol=1e-4)
