@@ -21,7 +21,7 @@ def test_training_continues_from_a_model(dumps, tmp_path):
     first = train(tiny(steps=4), tmp_path / "first")
     tuned = tiny(steps=1, init=str(first), learning_rate=0.0)
     assert_same_weights(train(tuned, tmp_path / "tuned"), first)
-    with pytest.raises(ConfigError, match="the configuration asks for"):
+    with pytest.raises(ConfigError, match="the configuration requests"):
         train(tiny(init=str(first), width=8), tmp_path / "other")
 
 
@@ -55,7 +55,7 @@ def test_a_shallower_network_takes_blocks_of_a_deeper_one(tmp_path):
     for block, of in zip(after.body, (0, 2, 4), strict=True):
         for name, value in block.state_dict().items():
             assert torch.equal(value, before.body[of].state_dict()[name])
-    with pytest.raises(ConfigError, match="the configuration asks for"):
+    with pytest.raises(ConfigError, match="the configuration requests"):
         train(tiny(init=str(shallow), blocks=5), tmp_path / "deeper")
 
 
