@@ -19,13 +19,13 @@ def test_evaluate_pairs_prints_a_table_and_reports_a_malformed_line(lgc, views, 
     line = f"image0.png image1.png 0 0 {K} {K} {pose}"
     (tmp_path / "pairs.txt").write_text(f"{line}\nimage0.png image1.png 0 0 1 2 3\n")
     base = "evaluate", "pairs", tmp_path, "--images", views, "--method", "poselib+ratio"
-    code, said = lgc(*base)
+    code, printed = lgc(*base)
     assert code == 1
-    assert "line 2" in said
-    assert "--skip-bad" in said
-    code, said = lgc(*base, "--skip-bad", "--json", tmp_path / "r.json")
+    assert "line 2" in printed
+    assert "--skip-bad" in printed
+    code, printed = lgc(*base, "--skip-bad", "--json", tmp_path / "r.json")
     assert code == 0
-    assert "poselib+ratio" in said
+    assert "poselib+ratio" in printed
     results = json.loads((tmp_path / "r.json").read_text())["methods"]["poselib+ratio"]
     assert set(results["map"]) == set(results["auc"]) == {"5", "10", "20"}
     assert {"features", "match", "filter", "estimate", "total"} == set(results["ms"])
@@ -39,12 +39,12 @@ def test_existing_results_of_pairs_are_replaced_only_with_force(lgc, views, tmp_
     arguments = ("evaluate", "pairs", tmp_path, "--images", views, "--out", out)
     assert lgc(*arguments, "--method", "poselib+ratio")[0] == 0
     before = (out / "errors.csv").read_text()
-    code, said = lgc(*arguments, "--method", "ransac+ratio")
+    code, printed = lgc(*arguments, "--method", "ransac+ratio")
     assert code == 1
-    assert "already holds results" in said
+    assert "already holds results" in printed
     assert (out / "errors.csv").read_text() == before
-    code, said = lgc(*arguments, "--method", "ransac+ratio", "--force")
-    assert code == 0, said
+    code, printed = lgc(*arguments, "--method", "ransac+ratio", "--force")
+    assert code == 0, printed
     assert (out / "errors.csv").read_text().startswith("image0,image1,ransac+ratio\n")
 
 

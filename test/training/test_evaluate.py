@@ -61,7 +61,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory):
-    """Two sequences of simulated pairs, most of whose matches are right."""
+    """Two sequences of simulated pairs, most of whose matches are true."""
     path = tmp_path_factory.mktemp("dumps") / "simulated.hdf5"
     pairs = (simulate_pair(np.random.default_rng(seed), 200) for seed in range(200))
     clear = [pair for pair in pairs if (pair.ys < 1e-4).mean() > 0.45][:5]
@@ -358,17 +358,19 @@ def test_the_commands_lead_from_pairs_to_a_report(folder, dump, tmp_path, monkey
         return ended.value.code, capsys.readouterr()
 
     options = ("--method", "ransac", "--method", "poselib", "--keypoints", 100)
-    code, said = call("evaluate", dump, "--group", f"known={folder}", *options, "--out", tmp_path)
+    code, printed = call(
+        "evaluate", dump, "--group", f"known={folder}", *options, "--out", tmp_path
+    )
     assert code == 0
-    assert "results.json" in said.out
-    assert "mAP5" in said.out
-    code, said = call("report", tmp_path, "--out", tmp_path / "report")
+    assert "results.json" in printed.out
+    assert "mAP5" in printed.out
+    code, printed = call("report", tmp_path, "--out", tmp_path / "report")
     assert code == 0
     assert "| poselib |" in (tmp_path / "report" / "report.md").read_text()
     learned = ("--features", "own", "--extractor-model", tmp_path / "no.onnx")
-    code, said = call("evaluate", folder, "--method", "poselib", *learned)
+    code, printed = call("evaluate", folder, "--method", "poselib", *learned)
     assert code == 1
-    assert "no.onnx does not exist" in said.err
-    code, said = call("evaluate", tmp_path / "nowhere")
+    assert "no.onnx does not exist" in printed.err
+    code, printed = call("evaluate", tmp_path / "nowhere")
     assert code == 1
-    assert "error: nothing matches" in said.err
+    assert "error: nothing matches" in printed.err

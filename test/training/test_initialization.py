@@ -41,9 +41,9 @@ def test_a_margin_shifts_logits_and_what_is_kept_with_them(tmp_path):
     once = train(replace(still, init=str(path)), tmp_path / "once")
     twice = train(replace(still, init=str(once)), tmp_path / "twice")
     for result in (once, twice):  # what has the margin already is not shifted again
-        shifted, said = load_checkpoint(result)
+        shifted, info = load_checkpoint(result)
         torch.testing.assert_close(shifted(xs), start(xs) - 3)
-        assert (said.keep_above, said.trust_above) == (-2.5, 1.0)
+        assert (info.keep_above, info.trust_above) == (-2.5, 1.0)
 
 
 def test_a_shallower_network_takes_blocks_of_a_deeper_one(tmp_path):
@@ -67,8 +67,8 @@ def test_distillation_moves_logits_towards_those_of_the_teacher(tmp_path):
     early = train(replace(lesson, steps=2), tmp_path / "early")
     late = train(replace(lesson, steps=120), tmp_path / "late")
     xs = Batches(lesson.sources, steps=1, batch=16, matches=MATCHES, seed=99)[0].xs
-    said, learned = teacher(xs), [load_checkpoint(path)[0](xs) for path in (early, late)]
-    before, after = (torch.mean((logits - said).abs()) for logits in learned)
+    taught, learned = teacher(xs), [load_checkpoint(path)[0](xs) for path in (early, late)]
+    before, after = (torch.mean((logits - taught).abs()) for logits in learned)
     assert after < 0.7 * before
     pupil = load_checkpoint(late)[1]
     assert (pupil.keep_above, pupil.trust_above) == (0.5, 2.0)

@@ -1,4 +1,4 @@
-"""The losses of section 3.4 reward right weights, and only those."""
+"""The losses of section 3.4 reward correct weights, and only those."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from training.losses import (
 
 
 def pair_tensors(seed=0, outliers=0):
-    """xs (1, N, 4), labels (1, N) and E_gt (1, 3, 3) of exact matches followed by wrong ones."""
+    """xs (1, N, 4), labels (1, N) and E_gt (1, 3, 3) of exact matches followed by outliers."""
     scene = random_scene(seed)
     wrong = np.random.default_rng(seed).uniform(-0.5, 0.5, (outliers, 4))
     xs = np.vstack([np.hstack([scene.x0, scene.x1]), wrong])

@@ -356,9 +356,9 @@ def test_the_command_prints_the_dumps_and_fails_with_a_sentence(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0
-    said = capsys.readouterr().out
-    assert "walls-sift-150-val.hdf5" in said
-    assert "written" in said  # the number of pairs of each dump
+    printed = capsys.readouterr().out
+    assert "walls-sift-150-val.hdf5" in printed
+    assert "written" in printed  # the number of pairs of each dump
     assert_same_dumps(tmp_path / "out", reference)
 
     (tmp_path / "config.yaml").write_text("name: a")

@@ -74,8 +74,8 @@ def test_the_commands_write_a_diagram_and_a_model(dump_path, tmp_path, monkeypat
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == 0
-    said = capsys.readouterr().out
-    assert "expected calibration error 0." in said
-    assert "margin  3.0  mAP@5" in said
+    printed = capsys.readouterr().out
+    assert "expected calibration error 0." in printed
+    assert "margin  3.0  mAP@5" in printed
     assert diagram.stat().st_size > 1000
     assert load_checkpoint(model)[1].margin == 3.0

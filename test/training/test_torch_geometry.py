@@ -1,4 +1,4 @@
-"""The differentiable geometry computes what the numpy one does, and its gradients are right."""
+"""The differentiable geometry agrees with the numpy one, its gradients with differences."""
 
 import numpy as np
 import pytest
