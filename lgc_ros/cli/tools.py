@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import track
 
 from lgc_ros.cli import tables
-from lgc_ros.cli.errors import stderr
-from lgc_ros.cli.output import echo_written, stdout
+from lgc_ros.cli.output import FrameRate, counted, echo_written, progress_bar, stdout
 from lgc_ros.errors import ConfigError
 
 
@@ -57,7 +55,9 @@ def synth(
     if format_ not in writers:
         raise ConfigError(f"unknown format {format_!r}: use {' or '.join(writers)}")
     source = SyntheticSource(trajectory, frames, rate_hz=rate, seed=seed, kind=world, noise=noise)
-    writers[format_](track(source, "rendering", console=stderr), folder)
+    with progress_bar("rendering", FrameRate()) as update:
+        update(total=frames)
+        writers[format_](counted(source, update), folder)
     echo_written(folder)
 
 
