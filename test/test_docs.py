@@ -69,7 +69,7 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page):
     assert not broken
 
 
-def test_every_page_of_the_docs_says_first_what_the_reader_will_have_at_its_end():
+def test_every_page_of_the_docs_begins_with_its_purpose():
     pages = {page: page.read_text() for page in (ROOT / "docs").glob("*.md")}
     assert len(pages) > 10
     start = re.compile(r"# .+\n\n(At the end of this page|This page) ")

@@ -69,7 +69,7 @@ def test_ros_pip_and_python_agree_on_name_version_licence_and_description(packag
     assert package.description == distribution.get_description()
 
 
-def test_changelog_speaks_of_this_version(package):
+def test_the_changelog_has_this_version(package):
     changelog = (ROOT / "CHANGELOG.rst").read_text()
     assert re.search(rf"^(Forthcoming|{re.escape(package.version)} .*)$", changelog, re.MULTILINE)
 

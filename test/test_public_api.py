@@ -59,7 +59,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 @pytest.mark.slow
-def test_a_type_checker_knows_the_types_of_the_public_names(tmp_path):
+def test_a_type_checker_sees_the_types_of_the_public_names(tmp_path):
     pytest.importorskip("mypy")
     program = tmp_path / "program.py"
     program.write_text(TYPED_USE)

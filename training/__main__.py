@@ -85,7 +85,9 @@ def train(
     from training.trainer import train as run
 
     log_to_console()
-    typer.echo(run(read_train_config(config, dict(_halves(text) for text in change)), out))
+    typer.echo(
+        run(read_train_config(config, dict(_split_assignment(text) for text in change)), out)
+    )
 
 
 @app.command()
@@ -113,7 +115,7 @@ def evaluate(
     from training.evaluate import make_evaluate_config
     from training.tables import evaluation_table
 
-    groups = {name: paths.split(",") for name, paths in map(_halves, group)}
+    groups = {name: paths.split(",") for name, paths in map(_split_assignment, group)}
     if sets:
         groups["pairs"] = sets
     settings = make_evaluate_config(
@@ -123,8 +125,8 @@ def evaluate(
         features=features,
         extractor_model=extractor_model,
         keypoints=keypoints,
-        models=dict(map(_halves, model)),
-        poses=dict(map(_halves, poses)),
+        models=dict(map(_split_assignment, model)),
+        poses=dict(map(_split_assignment, poses)),
         limit=limit,
     )
     with progress_bar() as bar:
@@ -199,7 +201,7 @@ def margin(
         typer.echo(f"{out}: margin {best}")
 
 
-def _halves(text: str) -> tuple[str, str]:
+def _split_assignment(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
         raise typer.BadParameter(f"'{text}' is not of the form key=value")
@@ -207,7 +209,7 @@ def _halves(text: str) -> tuple[str, str]:
 
 
 def _key_value(text: str) -> tuple[str, object]:
-    key, value = _halves(text)
+    key, value = _split_assignment(text)
     try:
         return key, parse_yaml(value)
     except YamlError as error:

@@ -6,15 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
+from lgc_ros.visualization.figures import load_pyplot, save_figure
 
-from lgc_ros.visualization.figures import save_figure
-
-COLOURS = plt.get_cmap("tab10").colors
+COLOURS = [f"C{index}" for index in range(10)]  # matplotlib's default cycle
 HEIGHT_IN = 3.2
 MIN_WIDTH_IN = 3.5
 MAX_WIDTH_IN = 14.0  # of the whole figure
@@ -43,7 +39,7 @@ def bar_chart(path: Path, panels: Sequence[Panel], ylabel: str = "mAP") -> None:
     widths = np.array([max(MIN_WIDTH_IN, 1 + BAR_IN * count) for count in bars])
     widths *= min(1.0, MAX_WIDTH_IN / widths.sum())
     legend_rows = -(-len(names) // max(int(widths.sum() / 1.6), 1))
-    figure, axes = plt.subplots(
+    figure, axes = load_pyplot().subplots(
         1,
         len(panels),
         figsize=(widths.sum(), HEIGHT_IN + 0.2 * legend_rows),

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from lgc_ros.errors import ConfigError
+from lgc_ros.estimation.two_view import LABEL_THRESHOLD
 from lgc_ros.filter.network import CONTEXTS, NetworkConfig
 from lgc_ros.filter.side_information import side_information_error
 from lgc_ros.runtime.safe_yaml import YamlError, parse_yaml
@@ -18,7 +19,10 @@ from training.settings import build, read_mapping
 LOSSES = ("hybrid", "classification", "essential", "direct")
 DECAYS = ("constant", "cosine")
 PRECISIONS = ("float32", "bfloat16")
-EVERY = ("validate_every", "validation_pairs", "watch_pairs", "save_every")
+AT_LEAST_ONE = (
+    *("blocks", "width", "matches", "batch", "steps"),
+    *("validate_every", "validation_pairs", "watch_pairs", "save_every"),
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class TrainConfig:
     regression: str = "essential"
     conditioned: bool = False
     pair_clip: float = 0.0
-    label_threshold: float = 1e-4
+    label_threshold: float = LABEL_THRESHOLD
     matches: int = 2000
     batch: int = 32
     steps: int = 500_000
@@ -121,7 +125,7 @@ class TrainConfig:
                 raise ConfigError(
                     f"{key} is {getattr(self, key)!r}, it must be one of {', '.join(allowed)}"
                 )
-        for key in ("blocks", "width", "matches", "batch", "steps", *EVERY):
+        for key in AT_LEAST_ONE:
             if getattr(self, key) < 1:
                 raise ConfigError(f"{key} is {getattr(self, key)}, it must be at least 1")
         if self.teacher and self.loss == "direct":

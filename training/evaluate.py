@@ -52,7 +52,7 @@ from training.settings import build, read_mapping
 from training.validation import to_correspondences
 
 RESULTS_FILE = "results.json"
-DEFAULT_METHODS = (*DEFAULT_METHODS, "cn+ransac")
+METHODS = (*DEFAULT_METHODS, "cn+ransac")
 DIRECT = "direct"
 """Method of a model that regresses the essential matrix directly (the paper's Direct)."""
 
@@ -75,7 +75,7 @@ class EvaluateConfig:
     """
 
     groups: dict
-    methods: tuple[str, ...] = DEFAULT_METHODS
+    methods: tuple[str, ...] = METHODS
     features: str = "sift"
     keypoints: tuple[int, ...] = (2000,)
     extractor_model: str | None = None

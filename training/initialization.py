@@ -1,4 +1,4 @@
-"""Where a run starts: initial weights, teacher, and the thresholds of the new model."""
+"""Start of a run: initial weights, teacher, and the thresholds of the new model."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ def initial_network(config: TrainConfig) -> tuple[CorrespondenceNetwork, ModelIn
     if not config.init:
         return CorrespondenceNetwork(config.network), None
     start, info = load_checkpoint(config.init)
-    asked = config.network
-    deeper = info.network.blocks > asked.blocks and asked.context != "pointnet"
-    blocks = asked.blocks if deeper else info.network.blocks
-    if replace(info.network, side=asked.side, blocks=blocks) != asked:
-        raise ConfigError(f"{config.init} is {info.network}, the configuration asks for {asked}")
+    requested = config.network
+    deeper = info.network.blocks > requested.blocks and requested.context != "pointnet"
+    blocks = requested.blocks if deeper else info.network.blocks
+    if replace(info.network, side=requested.side, blocks=blocks) != requested:
+        raise ConfigError(
+            f"{config.init} is {info.network}, the configuration requests {requested}"
+        )
     if deeper:
         chosen = np.linspace(0, len(start.body) - 1, blocks).round().astype(int)
         start.body = nn.Sequential(*(start.body[i] for i in chosen.tolist()))
-    network = CorrespondenceNetwork(asked)
+    network = CorrespondenceNetwork(requested)
     weights = start.state_dict()
     weights["input.weight"] = _input_weights(weights["input.weight"], info.side, config.side)
     weights["output.bias"] = weights["output.bias"] - (config.margin - info.margin)
@@ -46,13 +48,13 @@ def load_teacher(
     if info.side != config.side or info.network.head != "weights":
         raise ConfigError(
             f"the teacher {config.teacher} has side information {info.side} and head "
-            f"{info.network.head}, the configuration asks for {config.side} and weights"
+            f"{info.network.head}, the configuration requests {config.side} and weights"
         )
     return teacher.requires_grad_(False).eval().to(device), info
 
 
 def thresholds(config: TrainConfig, model: ModelInfo | None) -> dict[str, float]:
-    """Margin and thresholds of the new model, which take over those of its origin or teacher.
+    """Margin and thresholds of the new model, inherited from the initial model or the teacher.
 
     Logits keep their meaning except for the margin, which shifts them. Without another model,
     all matches with even balanced odds are kept and trusted.

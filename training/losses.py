@@ -13,7 +13,7 @@ from training.torch_geometry import (
     weighted_eight_point,
 )
 
-TAUGHT_LIMIT = 10.0
+TEACHER_LOGIT_LIMIT = 10.0
 """A teacher's logits are clamped to this magnitude; beyond it, confidence does not matter."""
 
 REGRESSIONS = ("essential", "epipolar")
@@ -24,7 +24,7 @@ half its maximum at the second, about three degrees."""
 
 
 def classification_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Binary cross entropy; true matches and outliers of a pair have equal weight (equation 6).
+    """Binary cross entropy; true matches and outliers of a pair have equal weight (equation 7).
 
     Args:
         logits: (B, N) linear output of the network.
@@ -36,17 +36,17 @@ def classification_loss(logits: Tensor, labels: Tensor) -> Tensor:
     return (true + outliers).mean() / 2
 
 
-def distillation_loss(logits: Tensor, taught: Tensor) -> Tensor:
+def distillation_loss(logits: Tensor, teacher_logits: Tensor) -> Tensor:
     """Huber loss between the logits (B, N) and those of a teacher, linear beyond 1.
 
     Unlike a cross entropy, it preserves the order among confident matches, which decides from
     which matches a pose is estimated.
     """
-    return F.huber_loss(logits, taught.clamp(-TAUGHT_LIMIT, TAUGHT_LIMIT))
+    return F.huber_loss(logits, teacher_logits.clamp(-TEACHER_LOGIT_LIMIT, TEACHER_LOGIT_LIMIT))
 
 
 def essential_loss(E: Tensor, E_gt: Tensor) -> Tensor:
-    """Squared distance of unit-norm essential matrices (B, 3, 3), sign apart (equation 8)."""
+    """Squared distance of unit-norm essential matrices (B, 3, 3), sign apart (equation 9)."""
     E, E_gt = _unit(E), _unit(E_gt.to(E.dtype))
     plus = (E_gt + E).square().sum((1, 2))
     minus = (E_gt - E).square().sum((1, 2))

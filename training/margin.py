@@ -12,14 +12,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from lgc_ros.estimation.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOptions
 from lgc_ros.evaluation.pair_metrics import mean_average_precision
 from lgc_ros.filter.checkpoint import ModelInfo
 from lgc_ros.filter.correspondence_filter import interpret
 from lgc_ros.filter.network import CorrespondenceNetwork
 from training.data.dump import Dump
-from training.reliability import pair_logits
-from training.validation import pose_error, to_correspondences
+from training.validation import network_output, pose_error
 
 
 def with_margin(
@@ -54,10 +52,8 @@ def closed_form_map(
     for dump in dumps:
         for index in range(len(dump)):
             pair = dump[index]
-            logits = pair_logits(network, info, pair)
+            logits = network_output(network, info, pair)
             for margin in margins:
                 filtered = interpret(logits - (margin - info.margin), shifted_info(info, margin))
-                weighted = to_correspondences(pair, filtered.weights).subset(filtered.kept)
-                estimate = ESTIMATORS[EIGHT_POINT](weighted, EstimatorOptions())
-                errors[margin].append(pose_error(estimate, pair))
+                errors[margin].append(pose_error("cn-8pt-plain", filtered, pair))
     return {margin: mean_average_precision(np.array(found)) for margin, found in errors.items()}

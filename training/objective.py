@@ -1,4 +1,4 @@
-"""The training objective: losses of a batch, weighted as the configuration says."""
+"""The training objective: losses of a batch, weighted by the configuration."""
 
 from __future__ import annotations
 

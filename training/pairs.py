@@ -36,7 +36,7 @@ def write_pairs(
     names = [scene.name for scene in scenes]
     if len(set(names)) < len(names):
         raise DatasetError(
-            f"scenes of the same name ({', '.join(names)}) need folders of their own."
+            f"scenes of the same name ({', '.join(names)}) need folders of their own"
         )
     candidates = [
         (scene, i, j)
@@ -45,7 +45,7 @@ def write_pairs(
     ]
     if not candidates:
         raise DatasetError(
-            f"{', '.join(names)}: no pair is left: lower the threshold or widen the gaps."
+            f"{', '.join(names)}: no pair is left: lower the threshold or widen the gaps"
         )
     if limit is not None and limit < len(candidates):
         chosen = np.random.default_rng(seed).choice(len(candidates), limit, replace=False)
@@ -83,7 +83,7 @@ def _place(image: PosedImage, target: Path, copy: bool) -> None:
         try:
             image.camera.check_image(pixels)
         except CameraError as error:
-            raise DatasetError(f"{image.path or image.name}: {error}.") from error
+            raise DatasetError(f"{image.path or image.name}: {error}") from error
         write_image(target, undistort(pixels, image.camera))
     elif copy:
         with complete_file(target) as temporary:

@@ -35,7 +35,7 @@ def run_tasks(
     except BrokenExecutor as error:
         raise LgcError(
             f"a worker process ended during '{stage}', most likely because memory ran out: "
-            "call again with fewer workers to continue."
+            "call again with fewer workers to continue"
         ) from error
     finally:
         for future in futures:
@@ -53,7 +53,7 @@ def task_executor(workers: int | None, scheduler: str | None) -> Iterator[Execut
         except OSError as error:
             raise ConfigError(
                 f"no Dask scheduler answers at {scheduler} ({error}): "
-                "start one with `dask scheduler` and workers with `dask worker ADDRESS`."
+                "start one with `dask scheduler` and workers with `dask worker ADDRESS`"
             ) from error
         with client, client.get_executor(pure=False) as executor:
             yield executor

@@ -26,6 +26,7 @@ import numpy as np
 
 import lgc_ros
 from lgc_ros.errors import CameraError, ConfigError, DatasetError, FeatureError
+from lgc_ros.estimation.two_view import LABEL_THRESHOLD
 from lgc_ros.features.base import Extractor, Features, make_extractor
 from lgc_ros.runtime.output_files import complete_file, make_folder, write_file
 from training.data.dump import Dump, LabelledPair, write_dump
@@ -94,10 +95,10 @@ def read_config(path: Path) -> PrepareConfig:
     content = read_mapping(path)
     config = build(PrepareConfig, {"sources": (), **content}, path)
     if not isinstance(config.sources, tuple) or not config.sources:
-        raise ConfigError(f"{path}: 'sources' must list at least one source.")
+        raise ConfigError(f"{path}: 'sources' must list at least one source")
     unknown = set(config.splits) - set(SPLITS)
     if unknown:
-        raise ConfigError(f"{path}: unknown splits {sorted(unknown)}; use {', '.join(SPLITS)}.")
+        raise ConfigError(f"{path}: unknown splits {sorted(unknown)}; use {', '.join(SPLITS)}")
     return replace(
         config,
         sources=tuple(build(DataSource, source, path) for source in config.sources),
@@ -136,7 +137,7 @@ def read_scenes(config: PrepareConfig, split: str) -> list[PosedScene]:
         if not paths:
             raise DatasetError(
                 f"nothing matches {pattern}: correct the path of this source, "
-                "or set the environment variable in it."
+                "or set the environment variable in it"
             )
         for path in paths:
             scene = read_scene(source.reader, Path(path).resolve(), options)
@@ -190,7 +191,7 @@ def _prepare_split(
     if not kept:
         raise DatasetError(
             f"{name}: no pair has a baseline, enough visibility and {MIN_MATCHES} matches; "
-            "lower the visibility threshold or check the poses."
+            "lower the visibility threshold or check the poses"
         )
     with complete_file(dump_path) as temporary:
         write_dump(temporary, (pair for shard in shards for pair in _read_all(shard)))
@@ -206,7 +207,7 @@ def _extract(image: PosedImage, options: FeatureOptions, path: Path) -> None:
         image.camera.check_image(pixels)
         features = _extractor(options)(pixels)
     except (CameraError, FeatureError) as error:
-        raise DatasetError(f"{image.path or image.name}: {error}.") from error
+        raise DatasetError(f"{image.path or image.name}: {error}") from error
     with complete_file(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **vars(features))
 
@@ -308,7 +309,8 @@ def _manifest(
         "made": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "digest": digest,
         "versions": {**_versions(), "h5py": h5py.__version__, "python": platform.python_version()},
-        "label": "squared symmetric epipolar distance, normalized coordinates; inlier below 1e-4",
+        "label": "squared symmetric epipolar distance, normalized coordinates; inlier below "
+        f"{LABEL_THRESHOLD:g}",
         "pairs": len(kept),
         "scenes": [
             {

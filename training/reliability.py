@@ -5,32 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
-import torch
 from torch import nn
 
+from lgc_ros.estimation.two_view import LABEL_THRESHOLD
 from lgc_ros.filter.checkpoint import ModelInfo
 from lgc_ros.filter.correspondence_filter import interpret
-from lgc_ros.filter.side_information import network_inputs
-from training.data.dump import Dump, LabelledPair
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
+from lgc_ros.visualization.figures import load_pyplot, save_figure
+from training.data.dump import Dump
+from training.validation import network_output
 
 BINS = 15
 
 
-def pair_logits(network: nn.Module, info: ModelInfo, pair: LabelledPair) -> np.ndarray:
-    """(N,) float64 logits of the matches of a prepared pair."""
-    inputs = network_inputs(pair.xs[:, :2], pair.xs[:, 2:], pair, info.side)
-    device = next(network.parameters()).device
-    with torch.inference_mode():
-        return network(torch.as_tensor(inputs, device=device)[None])[0].double().cpu().numpy()
-
-
 def scores_and_labels(
-    network: nn.Module, info: ModelInfo, dumps: Sequence[Dump], label_threshold: float = 1e-4
+    network: nn.Module, info: ModelInfo, dumps: Sequence[Dump]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores of all matches of all pairs, and whether each match is true."""
 
@@ -38,8 +27,8 @@ def scores_and_labels(
         for dump in dumps:
             for index in range(len(dump)):
                 pair = dump[index]
-                scores = interpret(pair_logits(network, info, pair), info).scores
-                yield scores, pair.ys < label_threshold
+                scores = interpret(network_output(network, info, pair), info).scores
+                yield scores, pair.ys < LABEL_THRESHOLD
 
     scores, labels = zip(*pairs(), strict=True)
     return np.concatenate(scores), np.concatenate(labels)
@@ -67,7 +56,7 @@ def expected_calibration_error(scores: np.ndarray, true: np.ndarray) -> float:
 def plot_reliability(path: Path, scores: np.ndarray, true: np.ndarray, title: str = "") -> None:
     """Share of true matches by score, and the histogram of the scores."""
     mean, share, count = reliability(scores, true).T
-    figure, (top, bottom) = plt.subplots(
+    figure, (top, bottom) = load_pyplot().subplots(
         2, 1, figsize=(4.2, 5.0), height_ratios=(3, 1), sharex=True, layout="constrained"
     )
     top.plot([0, 1], [0, 1], color="0.7", linewidth=1, label="perfect calibration")
@@ -81,5 +70,4 @@ def plot_reliability(path: Path, scores: np.ndarray, true: np.ndarray, title: st
         axis.grid(alpha=0.3)
         axis.set_axisbelow(True)
         axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save_figure(path, figure)

@@ -9,9 +9,7 @@ import torch
 from torch import nn
 
 from lgc_ros.errors import DatasetError
-from lgc_ros.estimation.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOptions, PoseEstimate
-from lgc_ros.estimation.methods import FILTER_ESTIMATOR
-from lgc_ros.estimation.two_view import estimator_options
+from lgc_ros.estimation.two_view import RelativePoseSolver
 from lgc_ros.evaluation.pair_metrics import (
     NO_POSE_ERROR_DEG,
     area_under_curve,
@@ -19,10 +17,10 @@ from lgc_ros.evaluation.pair_metrics import (
     pose_error_deg,
 )
 from lgc_ros.filter.checkpoint import ModelInfo
-from lgc_ros.filter.correspondence_filter import interpret, top_scoring
+from lgc_ros.filter.correspondence_filter import FilterResult, interpret
 from lgc_ros.filter.side_information import network_inputs
-from lgc_ros.geometry import epipolar as geometry
-from lgc_ros.matching.correspondences import Correspondences, one_to_one
+from lgc_ros.geometry.epipolar import project_to_essential, recover_pose
+from lgc_ros.matching.correspondences import Correspondences
 from training.data.dump import Dump, LabelledPair
 
 
@@ -88,41 +86,45 @@ def validate(
 def _score_pair(
     network: nn.Module, pair: LabelledPair, info: ModelInfo, label_threshold: float
 ) -> tuple[float, float, float, float]:
-    """Pose errors in degrees with the robust estimator and the 8-point, precision, recall."""
-    inputs = network_inputs(pair.xs[:, :2], pair.xs[:, 2:], pair, info.side)
-    device = next(network.parameters()).device
-    with torch.inference_mode():
-        output = network(torch.as_tensor(inputs, device=device)[None])[0]
-    output = output.cpu()
+    """Pose errors in degrees of `cn` and of `cn-8pt-plain`, precision, recall."""
+    output = network_output(network, info, pair)
     if output.shape == (3, 3):  # the direct head gives a pose and no weights
         x = pair.xs.astype(np.float64)
-        E = geometry.project_to_essential(output.double().numpy())
-        R_10, t_10, _ = geometry.recover_pose(E, x[:, :2], x[:, 2:])
+        R_10, t_10, _ = recover_pose(project_to_essential(output), x[:, :2], x[:, 2:])
         error = pose_error_deg(R_10, t_10, pair.R_10, pair.t_10)
         return error, error, 0.0, 0.0
-    filtered = interpret(output.numpy(), info)
+    filtered = interpret(output, info)
     kept, true = filtered.kept, pair.ys < label_threshold
-    ranked = to_correspondences(pair, filtered.scores).subset(kept)
-    ranked = ranked.subset(one_to_one(ranked, ranked.scores))
-    ranked = ranked.subset(top_scoring(ranked.scores, filtered.trust_score))
-    weighted = to_correspondences(pair, filtered.weights).subset(kept)
     kept_true = int((kept & true).sum())
     return (
-        pose_error(ESTIMATORS[FILTER_ESTIMATOR](ranked, estimator_options("cn")), pair),
-        pose_error(ESTIMATORS[EIGHT_POINT](weighted, EstimatorOptions()), pair),
+        pose_error("cn", filtered, pair),
+        pose_error("cn-8pt-plain", filtered, pair),
         kept_true / max(int(kept.sum()), 1),
         kept_true / max(int(true.sum()), 1),
     )
 
 
-def pose_error(estimate: PoseEstimate | None, pair: LabelledPair) -> float:
-    """Pose error in degrees; 180 without a pose."""
+def network_output(network: nn.Module, info: ModelInfo, pair: LabelledPair) -> np.ndarray:
+    """(N,) float64 logits of the matches of a prepared pair; (3, 3) with the direct head."""
+    inputs = network_inputs(pair.xs[:, :2], pair.xs[:, 2:], pair, info.side)
+    device = next(network.parameters()).device
+    with torch.inference_mode():
+        return network(torch.as_tensor(inputs, device=device)[None])[0].double().cpu().numpy()
+
+
+def pose_error(method: str, filtered: FilterResult, pair: LabelledPair) -> float:
+    """Pose error in degrees of a method on filtered matches; 180 without a pose.
+
+    The solver is the one of `lgc match` and of odometry.
+    """
+    solve = RelativePoseSolver(method, match_filter=lambda matches: filtered)
+    estimate = solve(to_correspondences(pair)).pose
     if estimate is None:
         return NO_POSE_ERROR_DEG
     return pose_error_deg(estimate.R_10, estimate.t_10, pair.R_10, pair.t_10)
 
 
-def to_correspondences(pair: LabelledPair, scores: np.ndarray | None = None) -> Correspondences:
+def to_correspondences(pair: LabelledPair) -> Correspondences:
     """A prepared pair as input of the estimators."""
     if pair.K0 is None or pair.K1 is None:
         raise DatasetError(
@@ -144,5 +146,4 @@ def to_correspondences(pair: LabelledPair, scores: np.ndarray | None = None) -> 
         mutual=pair.mutual,
         zoom=pair.zoom,
         roll=pair.roll,
-        scores=scores,
     )

@@ -25,7 +25,7 @@ class Calibration:
 
     Attributes:
         camera: the estimate.
-        views: the views it rests on.
+        views: the views used.
         residuals_px: per view, (N, 2) detected minus predicted corners.
         sigmas_px: standard deviations of fx, fy, cx and cy; None if OpenCV does not
             estimate them (equidistant).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
@@ -22,11 +22,10 @@ from lgc_ros.cli.options import (
     KindOption,
     LimitOption,
 )
-from lgc_ros.cli.output import FrameRate, echo_written, progress_bar
+from lgc_ros.cli.output import FrameRate, counted, echo_written, progress_bar
 
 if TYPE_CHECKING:
     from lgc_ros.images.frame import Frame
-    from lgc_ros.sources import Source
 
 log = logging.getLogger(__name__)
 
@@ -80,20 +79,19 @@ def convert(
         depth_topic=depth_topic,
     )
     interrupted = Event()
-    write_bag(_until_interrupted(opened, interrupted), out, compression, depth=True)
+    with progress_bar(opened.name, FrameRate()) as update:
+        update(total=opened.known_length)
+        frames = _until_interrupted(counted(opened, update), interrupted)
+        write_bag(frames, out, compression, depth=True)
     echo_written(out)
     if interrupted.is_set():
         raise typer.Exit(INTERRUPTED)
 
 
-def _until_interrupted(source: Source, interrupted: Event) -> Iterator[Frame]:
-    """Frames with a progress bar; Ctrl-C ends them, so that the bag is finished."""
-    with progress_bar(source.name, FrameRate()) as update:
-        update(total=source.known_length)
-        try:
-            for frame in source:
-                yield frame
-                update(advance=1)
-        except KeyboardInterrupt:
-            interrupted.set()
-            log.warning("interrupted: the bag ends here")
+def _until_interrupted(frames: Iterable[Frame], interrupted: Event) -> Iterator[Frame]:
+    """Frames until Ctrl-C, so that the bag is finished."""
+    try:
+        yield from frames
+    except KeyboardInterrupt:
+        interrupted.set()
+        log.warning("interrupted: the bag ends here")

@@ -45,7 +45,7 @@ def explained_errors() -> Iterator[None]:
         _fail(str(error), INTERRUPTED)
     except LgcError as error:
         _fail(str(error))
-    except OSError as error:  # of a file that no other part of the package looks after
+    except OSError as error:  # not explained where it was raised
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{reason(error)}")
     except ModuleNotFoundError as error:
@@ -62,8 +62,8 @@ def explained_errors() -> Iterator[None]:
 def calm_interrupts() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt once, so that the results so far can be written.
 
-    The second only says so; the third ends the process at once, without destructors, some of which
-    abort while threads of C++ libraries are running.
+    The second only prints a hint; the third ends the process at once, without destructors, some of
+    which abort while threads of C++ libraries are running.
     """
     before = signal.getsignal(signal.SIGINT)
     in_main_thread = threading.current_thread() is threading.main_thread()

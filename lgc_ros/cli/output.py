@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -25,6 +25,7 @@ from lgc_ros.cli.errors import stderr
 from lgc_ros.errors import ConfigError
 
 stdout = Console()
+T = TypeVar("T")
 
 
 def check_folder(folder: Path | None) -> Path | None:
@@ -56,6 +57,17 @@ def echo_written(*paths: Path | None) -> None:
     """Tell the user which files and folders were written."""
     for path in filter(None, paths):
         typer.echo(f"wrote {path}")
+
+
+def counted(frames: Iterable[T], update: Callable[..., None]) -> Iterator[T]:
+    """The frames, which advance a progress bar one by one.
+
+    The bar is not opened here: an iterator that an error leaves unfinished would close it in the
+    garbage collection, at a moment when locks of the console may be held.
+    """
+    for frame in frames:
+        yield frame
+        update(advance=1)
 
 
 class FrameRate(ProgressColumn):

@@ -6,14 +6,12 @@ ROS is imported when they run, so that all other commands work without it.
 from __future__ import annotations
 
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -22,12 +20,11 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
 
+from lgc_ros.cli import tables
 from lgc_ros.cli.errors import INTERRUPTED, explained_errors, stderr
+from lgc_ros.cli.output import echo_written, stdout
 from lgc_ros.errors import ConfigError
-
-stdout = Console()
 
 CLOCK_HZ = 40.0
 
@@ -157,7 +154,7 @@ def play(
             ros, bag, options, lambda p: bar.update(task, completed=p.done_s, total=p.total_s)
         )
         interrupted = ros.stopping.is_set()
-    stdout.print(_counts_table("published", counts))
+    stdout.print(tables.message_counts("published", counts))
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -214,10 +211,10 @@ def record(
             lambda counts: bar.update(task, description=f"{counts.total()} messages"),
             lambda: stderr.print(f"ready: recording {', '.join(topics or ['all topics'])}"),
         )
-    stdout.print(_counts_table("recorded", counts))
+    stdout.print(tables.message_counts("recorded", counts))
     for topic in (topic for topic, count in counts.items() if not count):
         typer.echo(f"no messages on {topic}: check that it is published in this domain", err=True)
-    typer.echo(f"wrote {out}")
+    echo_written(out)
 
 
 def demo(
@@ -260,14 +257,6 @@ def demo(
     for method, error_deg in m["pair_error_deg"].items():
         typer.echo(f"wide-baseline pair: {method} pose error {error_deg:.1f} deg")
     typer.echo(f"report: {out / 'report.html'}")
-
-
-def _counts_table(done: str, counts: Counter[str]) -> Table:
-    table = Table("topic", done, box=None)
-    table.columns[1].justify = "right"
-    for topic, count in sorted(counts.items()):
-        table.add_row(topic, str(count))
-    return table
 
 
 @contextmanager

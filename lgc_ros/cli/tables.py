@@ -108,6 +108,15 @@ def pair_times(results: dict) -> Table:
     return table
 
 
+def message_counts(done: str, counts: Mapping[str, int]) -> Table:
+    """Number of messages by topic; `done` says what was done with them."""
+    table = Table("topic", done, box=None)
+    table.columns[1].justify = "right"
+    for topic, count in sorted(counts.items()):
+        table.add_row(topic, str(count))
+    return table
+
+
 def installation(findings: Iterable[Finding]) -> Table:
     """What `lgc doctor` found."""
     table = Table(box=None, show_header=False, pad_edge=False)

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import track
 
 from lgc_ros.cli import tables
-from lgc_ros.cli.errors import stderr
-from lgc_ros.cli.output import echo_written, stdout
+from lgc_ros.cli.output import FrameRate, counted, echo_written, progress_bar, stdout
 from lgc_ros.errors import ConfigError
 
 
@@ -78,9 +76,9 @@ def synth(
         noise=noise,
         blur=blur,
     )
-    writers[format_](
-        source, folder, progress=lambda frames: track(frames, "rendering", console=stderr)
-    )
+    with progress_bar("rendering", FrameRate()) as update:
+        update(total=frames)
+        writers[format_](counted(source, update), folder)
     echo_written(folder)
 
 

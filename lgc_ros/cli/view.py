@@ -16,12 +16,12 @@ import typer
 from lgc_ros.cli.errors import stderr
 from lgc_ros.cli.output import echo_written, progress_bar
 from lgc_ros.errors import ConfigError, SourceError
+from lgc_ros.visualization.viewer_outputs import PLACES, WEB, WINDOW
 
 if TYPE_CHECKING:
     from lgc_ros.visualization.viewer import Viewer
     from lgc_ros.visualization.viewer_outputs import ViewerOutput
 
-DEFAULT, PLACES = "window", ("window", "web")
 CLOUD = "map.ply"
 SERVE = ("--web-viewer", "--bind", "127.0.0.1")  # not to the whole network
 
@@ -55,7 +55,7 @@ def with_default_place(arguments: list[str]) -> list[str]:
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
         completed.append(argument)
         if argument == "--view" and following not in PLACES:
-            completed.append(DEFAULT)
+            completed.append(WINDOW)
     return completed
 
 
@@ -91,7 +91,7 @@ def view(
     """
     if node == (results is not None):
         raise ConfigError("give the results of a run, or --node")
-    place = None if save else "web" if web else DEFAULT
+    place = None if save else WEB if web else WINDOW
     if node:
         from lgc_ros.ros.view import IMAGE, view_node
 
@@ -149,7 +149,8 @@ def _wait(url: str) -> None:
 
 
 def _view_folder(folder: Path, place: str | None, save: Path | None) -> None:
-    from lgc_ros.evaluation.stored_run import frames_of_run, method_folders, read_states
+    from lgc_ros.evaluation.states_file import read_states
+    from lgc_ros.evaluation.stored_run import frames_of_run, method_folders
 
     folders = method_folders(folder)
     states_of = {method: read_states(path) for method, path in folders.items()}

@@ -7,6 +7,7 @@ trained and evaluated with (3.4), and a robust estimator on the surviving matche
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from lgc_ros.filter.checkpoint import shipped_models
 from lgc_ros.filter.correspondence_filter import (
     MAX_TRUSTED,
     CorrespondenceFilter,
+    FilterResult,
     top_scoring,
 )
 from lgc_ros.geometry.camera import Camera
@@ -164,7 +166,8 @@ class TwoViewPipeline:
 class RelativePoseSolver:
     """Relative pose from putative matches: outlier rejection, then a robust estimate.
 
-    Args: see `TwoViewPipeline`.
+    Args: see `TwoViewPipeline`; `match_filter` replaces the filter that `features`, `model`,
+        `device` and `engine` describe, for a network that is still being trained.
     """
 
     def __init__(
@@ -175,14 +178,16 @@ class RelativePoseSolver:
         device: str = "auto",
         options: EstimatorOptions | None = None,
         engine: str = "auto",
+        match_filter: Callable[[Correspondences], FilterResult] | None = None,
     ) -> None:
         self.method = parse_method(method)
         self.options = options or estimator_options(method)
-        self.filter = None
-        if self.method.filter:
-            model = model or default_model(features)
-            self.filter = CorrespondenceFilter(model, device, engine)
+        self.filter: CorrespondenceFilter | None = None
+        self._score = match_filter
+        if self.method.filter and match_filter is None:
+            self.filter = CorrespondenceFilter(model or default_model(features), device, engine)
             self.filter.check_features(features)
+            self._score = self.filter
 
     def __call__(self, correspondences: Correspondences) -> TwoViewResult:
         return self.estimate(self.reject_outliers(correspondences))
@@ -191,8 +196,8 @@ class RelativePoseSolver:
         """Select the matches to estimate from; the result has no pose yet."""
         timer = StageTimer()
         kept, scores, trust_score = np.ones(len(correspondences), bool), None, 0.0
-        if self.filter is not None:  # section 3.2
-            filtered = self.filter(correspondences)
+        if self._score is not None:  # section 3.2
+            filtered = self._score(correspondences)
             kept, scores, trust_score = filtered.kept, filtered.scores, filtered.trust_score
             closed_form = self.method.estimator == EIGHT_POINT
             used = filtered.weights if closed_form else scores
@@ -251,7 +256,7 @@ class RelativePoseSolver:
         if self.method.unique:
             scores = -survivors.ratio if survivors.scores is None else survivors.scores
             survivors = survivors.subset(one_to_one(survivors, scores))
-        if self.filter is not None and self.method.estimator != EIGHT_POINT:
+        if self._score is not None and self.method.estimator != EIGHT_POINT:
             assert survivors.scores is not None  # the filter scored all matches
             survivors = survivors.subset(top_scoring(survivors.scores, trust_score, most))
         return ESTIMATORS[self.method.estimator](survivors, options)
@@ -263,7 +268,7 @@ class RelativePoseSolver:
                 "have too little texture, or max_keypoints is too low"
             )
         if kept < EIGHT_POINT_MINIMUM:
-            rejection = "filter" if self.filter else "ratio test"
+            rejection = "filter" if self._score else "ratio test"
             return (
                 f"the {rejection} kept {kept} of {matches} matches, at least "
                 f"{EIGHT_POINT_MINIMUM} are needed: the images may not show the same scene"

@@ -29,7 +29,7 @@ from lgc_ros.evaluation.benchmark_cases import (
     rendered_pairs,
     solver_cases,
 )
-from lgc_ros.evaluation.benchmark_realtime import RATE_HZ, realtime_ratios, realtime_times
+from lgc_ros.evaluation.benchmark_realtime import RATE_HZ, Times, realtime_ratios, realtime_times
 from lgc_ros.evaluation.benchmark_realtime import RATIOS as REALTIME_RATIOS
 from lgc_ros.features.base import make_extractor
 from lgc_ros.geometry.camera import Camera
@@ -54,8 +54,6 @@ RATIOS = {
     **REALTIME_RATIOS,
     "sift_over_xfeat": "SIFT / the extractor model, one thread, 640x480, 2000 keypoints",
 }
-
-Times = dict[str, np.ndarray]
 
 
 def run_bench(

@@ -1,4 +1,4 @@
-"""The cases of the benchmark: calls that do the same work in different ways."""
+"""The cases of the benchmark: alternative implementations of the same work."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PlainNetwork(nn.Module):
 
 
 class PlainContextNorm(nn.Module):
-    """Equations 2 to 4 of the paper."""
+    """Equations 4 and 5 of the paper."""
 
     def __init__(self, eps: float) -> None:
         super().__init__()

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 
 import cv2
 import numpy as np
 
 from lgc_ros.evaluation.benchmark import spread, take_turns
+from lgc_ros.evaluation.benchmark_cases import Cases
 from lgc_ros.matching.nearest_neighbor import nearest_two
 from lgc_ros.runtime.threads import thread_limit
 
 KEYPOINTS = 2000
 ORB_BYTES = 32
 ROUNDS = 60
-
-Cases = dict[str, Callable[[], object]]
 
 
 def kernel_speedups(rounds: int = ROUNDS) -> dict[str, dict[str, dict[str, float]]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lgc_ros.estimation.two_view import STAGES, TwoViewResult, true_matches
-from lgc_ros.geometry import epipolar as geometry
+from lgc_ros.geometry.epipolar import rotation_error_deg, translation_error_deg
 
 THRESHOLDS_DEG = (5, 10, 20)
 MAP_STEP_DEG = 5
@@ -83,7 +83,7 @@ def pose_error_deg(
     R_10: np.ndarray, t_10: np.ndarray, R_gt: np.ndarray, t_gt: np.ndarray
 ) -> float:
     """The larger of the rotation error and the translation direction error, ignoring its sign."""
-    return max(geometry.rotation_error_deg(R_10, R_gt), geometry.translation_error_deg(t_10, t_gt))
+    return max(rotation_error_deg(R_10, R_gt), translation_error_deg(t_10, t_gt))
 
 
 @dataclass(frozen=True)

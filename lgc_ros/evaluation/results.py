@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-import numpy as np
 import yaml
-from transforms3d.quaternions import mat2quat
 
 import lgc_ros
 from lgc_ros.errors import LgcError
 from lgc_ros.estimation.methods import METHODS
 from lgc_ros.evaluation.runner import Run
+from lgc_ros.evaluation.states_file import STATES_FILE, write_states
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.odometry.profiles import RUN_SECTION, dump_profile
-from lgc_ros.odometry.state import OdometryState
 from lgc_ros.runtime.output_files import write_file, write_json
 from lgc_ros.runtime.result_folders import result_folder
 from lgc_ros.sources.trajectory import write_kitti, write_trajectory
@@ -36,7 +32,7 @@ COMPARISON = ("comparison.json", "comparison.png")
 RUN_FILES = (
     "trajectory_tum.txt",
     "trajectory_kitti.txt",
-    "states.csv",
+    STATES_FILE,
     "trajectory.png",
     "config.yaml",
     "metrics.json",
@@ -45,7 +41,6 @@ RUN_FILES = (
     "report.html",
     *COMPARISON,
 )
-COUNTS = ("features", "matches", "kept", "inliers", "landmarks")
 
 
 def write_run(folder: Path, run: Run) -> None:
@@ -53,7 +48,7 @@ def write_run(folder: Path, run: Run) -> None:
     write_trajectory(folder / "trajectory_tum.txt", run.trajectory)
     every_frame = Trajectory.from_poses((state.stamp_ns, state.T_wc) for state in run.states)
     write_kitti(folder / "trajectory_kitti.txt", every_frame)
-    _write_states(folder / "states.csv", run.states)
+    write_states(folder, run.states)
     config = {
         "version": lgc_ros.__version__,
         "source": run.name,
@@ -98,31 +93,6 @@ def write_comparison(folder: Path, runs: Mapping[str, Run]) -> None:
         log.warning("no plot: %s", error)
     else:
         save_figure(folder / COMPARISON[1], figure)
-
-
-def _write_states(path: Path, states: list[OdometryState]) -> None:
-    """Write one line per frame, without anything that differs between equal runs."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    pose = ("x", "y", "z", "qx", "qy", "qz", "qw")
-    sigmas = ("sigma_x", "sigma_y", "sigma_z", "sigma_rx", "sigma_ry", "sigma_rz")
-    head = ("stamp_ns", "status", "keyframe", "tracking")
-    writer.writerow([*head, *pose, *sigmas, *COUNTS, "message"])
-    for state in states:
-        w, x, y, z = mat2quat(state.T_wc[:3, :3])
-        numbers = (*state.T_wc[:3, 3], x, y, z, w, *np.sqrt(np.diag(state.covariance)))
-        writer.writerow(
-            [
-                state.stamp_ns,
-                state.status,
-                int(state.keyframe),
-                state.tracking,
-                *(f"{number:.9g}" for number in numbers),
-                *(state.counts.get(name, 0) for name in COUNTS),
-                state.message,
-            ]
-        )
-    write_file(path, file.getvalue())
 
 
 @contextmanager

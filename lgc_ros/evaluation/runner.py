@@ -47,7 +47,7 @@ METRICS = (
     "fps",
     "scale",
 )
-MOSTLY = 0.5
+MIN_TRACKED_SHARE = 0.5  # below it, errors say little about the run
 NUMBER = re.compile(r"\d+(\.\d+)?")
 
 Progress = Callable[[OdometryState], None]
@@ -112,7 +112,7 @@ class Run:
     @property
     def is_mostly_untracked(self) -> bool:
         """Whether so few frames were tracked that errors say little about the run."""
-        return self.tracked_share < MOSTLY
+        return self.tracked_share < MIN_TRACKED_SHARE
 
     def metrics(self) -> dict:
         """The content of metrics.json; errors are null without ground truth."""

@@ -1,71 +1,27 @@
-"""Read back what `lgc run` wrote: the state of every frame, and the source it came from."""
+"""The folders of a run that `lgc run` wrote, and the images of the source it came from."""
 
 from __future__ import annotations
 
-import csv
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-from transforms3d.quaternions import quat2mat
-
 from lgc_ros.errors import LgcError, SourceError
 from lgc_ros.estimation.methods import METHODS
+from lgc_ros.evaluation.states_file import STATES_FILE
 from lgc_ros.images.frame import Frame
-from lgc_ros.odometry.state import STATUSES, OdometryState
+from lgc_ros.odometry.state import OdometryState
 from lgc_ros.runtime.safe_yaml import YamlError, read_yaml
 from lgc_ros.sources import Source, open_source
 
 log = logging.getLogger(__name__)
 
-COUNTS = ("features", "matches", "kept", "inliers", "landmarks")
-STATES = "states.csv"
-
 
 def method_folders(folder: Path) -> dict[str, Path]:
     """The folders of a run by method; if it has one method only, the folder itself by its name."""
     folders = {name: folder / name for name in METHODS}
-    compared = {name: path for name, path in folders.items() if (path / STATES).is_file()}
-    return {folder.name: folder} if (folder / STATES).is_file() or not compared else compared
-
-
-def read_states(folder: Path) -> list[OdometryState]:
-    """The states of a run, without matches, landmarks and times."""
-    path = folder / STATES
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            states = [_state(row) for row in csv.DictReader(file)]
-    except FileNotFoundError as error:
-        raise SourceError(
-            f"{folder} holds no results of `lgc run`: states.csv is missing; give the folder that "
-            "`lgc run` wrote, such as results/latest"
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SourceError(f"{path} is damaged ({error!r:.200}): repeat the run") from error
-    if not states:
-        raise SourceError(f"{path} has no frames: repeat the run")
-    return states
-
-
-def _state(row: dict[str, str]) -> OdometryState:
-    T_wc = np.eye(4)
-    x, y, z, w = (float(row[name]) for name in ("qx", "qy", "qz", "qw"))
-    T_wc[:3, :3] = quat2mat([w, x, y, z])
-    T_wc[:3, 3] = [float(row[name]) for name in "xyz"]
-    if row["status"] not in STATUSES or not np.isfinite(T_wc).all():
-        raise ValueError(f"status {row['status']!r:.40} at {row['stamp_ns']!r:.40}")
-    sigmas = ("sigma_x", "sigma_y", "sigma_z", "sigma_rx", "sigma_ry", "sigma_rz")
-    return OdometryState(
-        int(row["stamp_ns"]),
-        row["status"],
-        row["message"],
-        T_wc,
-        np.diag(np.square([float(row[name]) for name in sigmas])),
-        np.zeros(6),
-        keyframe=row["keyframe"] == "1",
-        counts={name: int(row[name]) for name in COUNTS},
-    )
+    compared = {name: path for name, path in folders.items() if (path / STATES_FILE).is_file()}
+    return {folder.name: folder} if (folder / STATES_FILE).is_file() or not compared else compared
 
 
 def reopen_source(folder: Path) -> Source:

@@ -12,7 +12,7 @@ from transforms3d.quaternions import mat2quat
 
 from lgc_ros.errors import ConfigError, LgcError, SourceError
 from lgc_ros.geometry.trajectory import Trajectory
-from lgc_ros.sources.tum import nearest_stamp
+from lgc_ros.images.stamps import nearest_stamp
 
 ALIGNMENTS = ("sim3", "se3", "scale", "none")
 KITTI_LENGTHS_M = (100, 200, 300, 400, 500, 600, 700, 800)

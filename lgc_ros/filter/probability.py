@@ -1,6 +1,6 @@
 """From the network's logits to the probability that a match is true.
 
-Classification is trained class-balanced (equation 6): true matches and outliers of a pair have the
+Classification is trained class-balanced (equation 7): true matches and outliers of a pair have the
 same weight, however few the true ones are. A logit plus the margin of the model is therefore the
 log odds of a match if half of all matches were true. Bayes' rule adds the log odds of the actual
 share of true matches. This share is unknown, but it must equal the mean probability; expectation

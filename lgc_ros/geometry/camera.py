@@ -8,7 +8,7 @@ distortion D; rectified images need the projection matrix P and no distortion.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ COEFFICIENTS = {
 }
 ALIASES = {"fisheye": "equidistant", "none": "pinhole"}
 
+DISTORTION = "the distortion (distortion_coefficients, D)"
 CALIBRATE = (
     "calibrate it with `lgc calibrate` or ROS's cameracalibrator, and give the camera_info YAML "
     "to the camera driver (camera_info_url) or to this program"
@@ -49,7 +50,7 @@ class Camera:
     width: int
     height: int
     model: str = "pinhole"  # a key of COEFFICIENTS
-    D: np.ndarray = ()  # coefficients in OpenCV's order, for `model`
+    D: np.ndarray = field(default_factory=lambda: np.empty(0))  # in OpenCV's order, for `model`
 
     def __post_init__(self) -> None:
         if self.model not in COEFFICIENTS:
@@ -92,8 +93,8 @@ class Camera:
         model: str | None = None,
     ) -> Camera:
         """Build from the camera matrix; by default the length of D selects the model."""
-        D = _vector(D, "the distortion (distortion_coefficients, D)")
-        return cls(K, width, height, _model_name(model, D), D)
+        coefficients = _vector(D, DISTORTION)
+        return cls(K, width, height, _model_name(model, coefficients), coefficients)
 
     @classmethod
     def from_yaml(cls, path: str | Path, rectified: bool = False) -> Camera:
@@ -312,9 +313,9 @@ def _model_name(model: str | None, D: np.ndarray) -> str:
     return "plumb_bob" if D.size <= 5 else "rational_polynomial"
 
 
-def _coefficients(D: Sequence[float], model: str) -> np.ndarray:
+def _coefficients(values: Sequence[float] | np.ndarray, model: str) -> np.ndarray:
     """Check the coefficients; trailing zeros are dropped, because some drivers add them."""
-    D = _vector(D, "the distortion (distortion_coefficients, D)")
+    D = _vector(values, DISTORTION)
     allowed = COEFFICIENTS[model]
     if not np.any(D[allowed[-1] :]):
         D = D[: allowed[-1]]

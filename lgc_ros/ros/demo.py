@@ -23,6 +23,7 @@ from lgc_ros.runtime.output_files import write_json
 from lgc_ros.runtime.result_folders import result_folder
 from lgc_ros.sources.bag_types import GROUND_TRUTH_TOPIC
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
+from lgc_ros.sources.interrupted_recording import partial_recording
 from lgc_ros.sources.synthetic import SyntheticSource, default_camera
 from lgc_ros.sources.trajectory import write_trajectory
 from lgc_ros.synthetic import World
@@ -40,7 +41,7 @@ SEQUENCE, RECORDING, NODE_LOG = "sequence", "recording.mcap", "node.log"
 RESULTS = {
     SEQUENCE,
     RECORDING,
-    f"{RECORDING}.part",
+    partial_recording(Path(RECORDING)).name,
     NODE_LOG,
     "trajectory_tum.txt",
     "metrics.json",
@@ -169,9 +170,10 @@ def _compare(method: str, world: World) -> MethodComparison:
     """Result of a method on the wide-baseline pair."""
     source = SyntheticSource("walk", PAIR_FRAMES, seed=ROOM, world=world, noise=PAIR_NOISE)
     frame0, frame1 = (source[k] for k in PAIR)
-    T_10 = np.linalg.inv(frame1.T_wc) @ frame0.T_wc
+    T_10 = np.linalg.inv(source.T_wc(PAIR[1])) @ source.T_wc(PAIR[0])
     true_pose = T_10[:3, :3], T_10[:3, 3]
-    result = TwoViewPipeline(method)(frame0.image, frame1.image, frame0.camera, frame1.camera)
+    camera = source.camera
+    result = TwoViewPipeline(method)(frame0.image, frame1.image, camera, camera)
     true = true_matches(result.correspondences, *true_pose)
     picture = draw_two_view(frame0.image, frame1.image, result, true_pose)
     return MethodComparison(

@@ -89,7 +89,7 @@ class Mounting:
             f"{give_pose}, or set base_frame to the camera frame to get the motion of the camera"
         )
         missing = f"no transform from base_frame '{base_frame}' to camera frame '{camera_frame}'"
-        if self._buffer is None:
+        if self._buffer is None or compat.tf2_ros is None:
             raise ConfigError(f"{missing}, because tf2_ros is not installed: {remedy}")
         try:
             found = self._buffer.lookup_transform(base_frame, camera_frame, Time())

@@ -170,7 +170,7 @@ def flat_settings(options: OdometryOptions | ScaleOptions, prefix: str = "") -> 
         if f.name == SCALE:
             flat |= flat_settings(value, f"{SCALE}.")
         else:
-            flat[prefix + f.name] = _NULLS[f.type] if value is None else value
+            flat[prefix + f.name] = _NULLS[str(f.type)] if value is None else value
     return flat
 
 

@@ -81,7 +81,7 @@ def _descriptor(known: Setting, description: str, default: Any) -> ParameterDesc
         # Without a default there is no type: accept integers and floats.
         dynamic_typing=default is None,
     )
-    if known.low is None:
+    if known.low is None or known.high is None:
         return descriptor
     if isinstance(default, int):
         limits = IntegerRange(from_value=int(known.low), to_value=int(known.high), step=1)

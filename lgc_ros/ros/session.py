@@ -178,7 +178,7 @@ def init_ros(
     choice = apply_dds_profile(config_folder())
     try:
         rclpy.init(
-            args=args,
+            args=None if args is None else list(args),
             context=context,
             domain_id=domain,
             signal_handler_options=SignalHandlerOptions.NO,

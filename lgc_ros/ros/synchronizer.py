@@ -10,14 +10,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.ros import compat
 
-Stamped = Image | CompressedImage | CameraInfo
+Stamped: TypeAlias = Image | CompressedImage | CameraInfo
 OnPair = Callable[[Image | CompressedImage, CameraInfo], None]
 
 # A message older than the newest one of its topic by more than this is a time jump, not a delay.

@@ -1,4 +1,4 @@
-"""What the rest of the package runs on; nothing here knows about images or poses.
+"""Infrastructure of the other packages; nothing here depends on images or poses.
 
 `threads` limits the thread pools of all libraries, `jit` compiles loops with numba, `allocator`
 keeps freed memory for the next image, `stage_timer` measures the stages of a frame, `safe_yaml`

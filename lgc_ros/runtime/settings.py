@@ -1,4 +1,4 @@
-"""Settings that document themselves: default, help, unit and range stand together, once.
+"""Self-documenting settings: default, help, unit and range are written once, in one place.
 
 A setting is a dataclass field made by `setting`. Range checks, parameter descriptors, launch
 arguments and help texts are derived from it, and tests compare the comments of `config/*.yaml`.
@@ -37,7 +37,7 @@ class Setting:
     read_only: bool = False
 
     def describe(self, null: object = "null") -> str:
-        """Help with unit, and with what `null`, which stands for None, means."""
+        """Help with unit, and with the meaning of None, written as `null`."""
         unit = f" [{self.unit}]" if self.unit else ""
         unset = f"; {null}: {self.unset}" if self.unset else ""
         return f"{self.help}{unit}{unset}"

@@ -26,8 +26,8 @@ from lgc_ros.sources.camera_choice import SampleImage, choose_camera
 from lgc_ros.sources.euroc import is_euroc, open_euroc
 from lgc_ros.sources.files import IMAGE_SUFFIXES
 from lgc_ros.sources.folder import RATE_HZ, is_folder, open_folder
+from lgc_ros.sources.interrupted_recording import check_exists
 from lgc_ros.sources.kitti import is_kitti, open_kitti
-from lgc_ros.sources.mcap_salvage import check_exists
 from lgc_ros.sources.rosbag import open_rosbag
 from lgc_ros.sources.stream import is_stream, open_stream
 from lgc_ros.sources.synthetic import SyntheticSource, default_camera

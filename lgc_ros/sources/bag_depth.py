@@ -12,14 +12,13 @@ import numpy as np
 from lgc_ros.images.encoding import depth_from_message
 from lgc_ros.images.stamps import serialized_stamp_ns
 from lgc_ros.sources.bag_reader import Message
+from lgc_ros.sources.base import DEPTH_WINDOW_NS
 
 if TYPE_CHECKING:
     from rosbags.highlevel import AnyReader
 
 log = logging.getLogger(__name__)
 
-# Maximum time between an image and its depth image.
-DEPTH_WINDOW_NS = 20_000_000
 # Depth images kept for later images, and images that may wait for their depth image.
 MAX_QUEUED = 10
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from lgc_ros.errors import ConfigError, SourceError
 from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.sources.bag_checks import MAX_STAMP_NS, check_connections, check_metadata
-from lgc_ros.sources.mcap_salvage import SalvagedMcap, check_exists, is_cut_off
+from lgc_ros.sources.interrupted_recording import check_exists
+from lgc_ros.sources.mcap_salvage import SalvagedMcap, is_cut_off
 
 if TYPE_CHECKING:
     from rosbags.highlevel import AnyReader

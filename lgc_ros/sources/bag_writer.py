@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,12 @@ TYPES = {
 }
 MCAP = ".mcap"
 CODECS = {"jpeg": ".jpg", "png": ".png"}
-Progress = Callable[[Iterable[Frame]], Iterable[Frame]]
 
 
 def write_bag(
-    source: Iterable[Frame],
+    frames: Iterable[Frame],
     path: str | Path,
     compression: str | None = None,
-    progress: Progress | None = None,
     depth: bool = False,
 ) -> None:
     """Write frames into a new rosbag2 that `ros2 bag play` and `open_source` read.
@@ -48,8 +46,7 @@ def write_bag(
     /camera/image_raw, or with a `compression` (jpeg, png) to /camera/image_raw/compressed; the
     camera to /camera/camera_info; poses of the camera's optical frame in the world to
     /ground_truth; with `depth`, known depth in metres (32FC1, NaN where unknown) to
-    /camera/depth/image_raw. The recording time of a message is its stamp. `progress`
-    wraps the frames, as `rich.progress.track` does.
+    /camera/depth/image_raw. The recording time of a message is its stamp.
     """
     try:
         from rosbags.rosbag2 import StoragePlugin, Writer
@@ -71,7 +68,7 @@ def write_bag(
         _complete_bag(path) as unfinished,
         Writer(unfinished, version=9, storage_plugin=StoragePlugin.MCAP) as writer,
     ):
-        for frame in progress(source) if progress else source:
+        for frame in frames:
             for topic, message in _messages(frame, store.types, compression, depth):
                 if topic not in connections:
                     connections[topic] = writer.add_connection(

@@ -18,6 +18,8 @@ from lgc_ros.sources.trajectory import read_trajectory
 
 log = logging.getLogger(__name__)
 
+DEPTH_WINDOW_NS = 20_000_000  # maximum time between an image and its depth image
+
 Loader = Callable[[], Frame]
 """Reads one frame; raises ImageError if that frame is missing or damaged."""
 

@@ -36,8 +36,10 @@ def open_euroc(
     """
     root = _root(Path(path))
     folder = root / image_folder
-    sensor = _read_sensor(folder / "sensor.yaml") if camera is None else None
-    camera = camera or _camera(sensor, folder / "sensor.yaml")
+    sensor = None
+    if camera is None:
+        sensor = _read_sensor(folder / "sensor.yaml")
+        camera = _camera(sensor, folder / "sensor.yaml")
     images = _read_index(folder / "data.csv")
     if not images:
         raise SourceError(f"{folder / 'data.csv'} lists no images")
@@ -76,8 +78,8 @@ def read_ground_truth(path: Path) -> Trajectory:
                 f"{path}: '{line}' is not a pose ({error}): each line must contain stamp in ns, "
                 "x, y, z, qw, qx, qy, qz"
             ) from error
-    poses = np.reshape(poses, (-1, 7))
-    return Trajectory.from_samples(stamps_ns, poses[:, :3], poses[:, 3:], str(path))
+    columns = np.reshape(poses, (-1, 7))
+    return Trajectory.from_samples(stamps_ns, columns[:, :3], columns[:, 3:], str(path))
 
 
 def _root(path: Path) -> Path:

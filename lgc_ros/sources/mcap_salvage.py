@@ -13,34 +13,11 @@ import struct
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from lgc_ros.errors import SourceError
-
 MAGIC = b"\x89MCAP0\r\n"
 HEADER = struct.Struct("<BQ")
 DATA_END, FOOTER = 0x0F, 0x02
 # Zeros mean "no checksum" and "no index".
 END = HEADER.pack(DATA_END, 4) + bytes(4) + HEADER.pack(FOOTER, 20) + bytes(20) + MAGIC
-
-
-def unfinished(out: Path) -> Path:
-    """The folder of a recording until it is complete and renamed to `out`."""
-    return out.with_name(f"{out.name}.part")
-
-
-def check_exists(path: Path) -> None:
-    """Raise SourceError unless the path exists; names the remains of an interrupted recording."""
-    if path.exists():
-        return
-    part = unfinished(path)
-    remedy = leftover(part) if part.exists() else "check the path"
-    raise SourceError(f"{path} does not exist; {remedy}")
-
-
-def leftover(part: Path) -> str:
-    """How to use the remains of an interrupted recording, for messages to users."""
-    return (
-        f"an interrupted recording left {part}: it reads like any other bag, e.g. `lgc run {part}`"
-    )
 
 
 class SalvagedMcap:

@@ -31,8 +31,8 @@ def read_trajectory(path: str | Path) -> Trajectory:
                 raise ValueError(f"{len(numbers) + 1} columns")
         except ValueError as error:
             raise SourceError(f"{path}: '{line}' is not a pose ({error}): {remedy}") from error
-    poses = np.reshape(poses, (-1, 7))
-    return Trajectory.from_samples(stamps_ns, poses[:, :3], poses[:, [6, 3, 4, 5]], str(path))
+    columns = np.reshape(poses, (-1, 7))
+    return Trajectory.from_samples(stamps_ns, columns[:, :3], columns[:, [6, 3, 4, 5]], str(path))
 
 
 def read_trajectory_file(path: str | Path) -> Trajectory:

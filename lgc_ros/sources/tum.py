@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
 import cv2
 import numpy as np
-from transforms3d.quaternions import mat2quat
 
 from lgc_ros.errors import ImageError, SourceError
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.encoding import decode_unchanged
 from lgc_ros.images.frame import Frame, read_image
+from lgc_ros.images.stamps import nearest_stamp
 from lgc_ros.runtime.output_files import complete_folder, write_file
-from lgc_ros.sources.base import GroundTruth, Loader, Source, camera_beside
+from lgc_ros.sources.base import DEPTH_WINDOW_NS, GroundTruth, Loader, Source, camera_beside
 from lgc_ros.sources.files import read_lines
-from lgc_ros.sources.trajectory import format_stamp, parse_stamp, read_trajectory
+from lgc_ros.sources.trajectory import (
+    format_stamp,
+    parse_stamp,
+    read_trajectory,
+    write_trajectory,
+)
 
 log = logging.getLogger(__name__)
 
 DEPTH_FACTOR = 5000  # depth images have the unit 1/5000 m; 0 is unknown
-DEPTH_WINDOW_NS = 20_000_000  # maximum time between a color image and its depth image
-Progress = Callable[[Iterable[Frame]], Iterable[Frame]]
 
 
 def is_tum(path: Path) -> bool:
@@ -78,15 +82,6 @@ def read_file_list(path: Path) -> list[tuple[int, str]]:
     return entries
 
 
-def nearest_stamp(stamps_ns: np.ndarray, stamp_ns: int, window_ns: int) -> int | None:
-    """Index of the nearest of increasing stamps, or None if it is outside the window."""
-    after = int(np.searchsorted(stamps_ns, stamp_ns))
-    neighbours = range(max(after - 1, 0), min(after + 1, len(stamps_ns)))
-    distances = {index: abs(int(stamps_ns[index]) - stamp_ns) for index in neighbours}
-    nearest = min(distances, key=distances.get, default=None)
-    return nearest if nearest is not None and distances[nearest] <= window_ns else None
-
-
 def _read_depth(path: Path) -> np.ndarray | None:
     """Depth (H, W) in metres; None if it is damaged, because the frame is usable without it."""
     try:
@@ -99,21 +94,21 @@ def _read_depth(path: Path) -> np.ndarray | None:
     return depth.astype(np.float32) / DEPTH_FACTOR
 
 
-def write_tum(source: Iterable[Frame], folder: str | Path, progress: Progress | None = None):
+def write_tum(frames: Iterable[Frame], folder: str | Path) -> None:
     """Write frames into a new folder, with depth, ground truth and camera where known.
 
-    Stamps have full nanosecond resolution. `progress` wraps the frames, as
-    `rich.progress.track` does.
+    Stamps have full nanosecond resolution.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SourceError(f"{folder} already exists and is not an empty folder; choose a new one")
     with complete_folder(folder) as unfinished:
-        _write_sequence(progress(source) if progress else source, unfinished)
+        _write_sequence(frames, unfinished)
 
 
 def _write_sequence(frames: Iterable[Frame], folder: Path) -> None:
-    lists = {"rgb": [], "depth": [], "groundtruth": []}
+    lists: dict[str, list[str]] = {"rgb": [], "depth": []}
+    poses = []
     camera = None
     for frame in frames:
         stamp = format_stamp(frame.stamp_ns)
@@ -123,15 +118,14 @@ def _write_sequence(frames: Iterable[Frame], folder: Path) -> None:
             depth = np.where(depth <= np.iinfo(np.uint16).max, depth, 0).astype(np.uint16)
             lists["depth"].append(f"{stamp} {_write_png(folder, 'depth', stamp, depth)}")
         if frame.T_wc is not None:
-            w, x, y, z = mat2quat(frame.T_wc[:3, :3])
-            numbers = (*frame.T_wc[:3, 3], x, y, z, w)
-            lists["groundtruth"].append(f"{stamp} " + " ".join(f"{n:.9f}" for n in numbers))
+            poses.append((frame.stamp_ns, frame.T_wc))
         camera = camera or frame.camera
-    columns = {"rgb": "filename", "depth": "filename", "groundtruth": "tx ty tz qx qy qz qw"}
     for name, lines in lists.items():
         if lines:
-            text = "\n".join([f"# timestamp {columns[name]}", *lines, ""])
+            text = "\n".join(["# timestamp filename", *lines, ""])
             write_file(folder / f"{name}.txt", text)
+    if poses:
+        write_trajectory(folder / "groundtruth.txt", Trajectory.from_poses(poses))
     if camera is not None:
         camera.to_yaml(folder / "camera.yaml")
 

@@ -11,7 +11,7 @@ from lgc_ros.synthetic.scene import Lamp, Place, Scene, sides
 
 HALF_LENGTH_M = 17.0
 HALF_WIDTH_M = 6.5
-FAR = 0.35  # texture resolution relative to a room
+RELATIVE_DETAIL = 0.35  # texture resolution relative to a room
 LIGHT_POINTS_PER_M = 2.5
 
 
@@ -21,7 +21,7 @@ def build_street(rng: np.random.Generator, brush: Brush) -> Scene:
     aisle = np.array([HALF_LENGTH_M - 5.0, 1.3])
     ambient = np.array([0.62, 0.55, 0.48])
     scene = Scene(rng, size, aisle, ambient, pitch=0.06, light_points_per_m=LIGHT_POINTS_PER_M)
-    brush = brush.finer(FAR)
+    brush = brush.finer(RELATIVE_DETAIL)
     _sky(scene, brush)
     _ground(scene, brush)
     rows = sides(scene, 2 * HALF_LENGTH_M, 2 * HALF_WIDTH_M)

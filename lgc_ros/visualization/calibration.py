@@ -8,6 +8,7 @@ import numpy as np
 
 from lgc_ros.calibration.intrinsics import Calibration
 from lgc_ros.visualization.figures import load_pyplot, save_figure
+from lgc_ros.visualization.paths import ESTIMATE_COLOUR
 
 COLOURS = "viridis"
 ARROW_SHARE = 0.03  # length of the longest arrows, as a share of the image width
@@ -30,7 +31,7 @@ def plot_calibration(path: Path, calibration: Calibration, title: str) -> None:
     limit = 1.6 * shown_px
     scatter.set(xlim=(-limit, limit), ylim=(limit, -limit), aspect="equal")
     scatter.set(xlabel="right (px)", ylabel="down (px)", title="detected minus predicted corner")
-    bars.bar(range(1, 1 + len(calibration.views)), calibration.view_rms_px, color="#0072b2")
+    bars.bar(range(1, 1 + len(calibration.views)), calibration.view_rms_px, color=ESTIMATE_COLOUR)
     bars.axhline(calibration.rms_px, color="#444444", linestyle=":")
     bars.set(xlabel="view", ylabel="RMS (px)", title="error per view; dotted: all views")
     for axes in (scatter, bars):

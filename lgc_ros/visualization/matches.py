@@ -151,6 +151,14 @@ def _pixel(point: np.ndarray) -> tuple[int, int]:
     return int(x), int(y)
 
 
+def score_colours(scores: np.ndarray) -> np.ndarray:
+    """RGB (N, 3), from yellow (low score) to green (high score)."""
+    scores = np.clip(np.asarray(scores, float), 0, 1)
+    return np.column_stack(
+        [np.round(220 * (1 - scores)), np.full(len(scores), 220), np.zeros(len(scores))]
+    ).astype(np.uint8)
+
+
 def write_caption(
     canvas: np.ndarray,
     caption: Sequence[str],

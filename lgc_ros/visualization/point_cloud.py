@@ -10,6 +10,7 @@ import numpy as np
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.encoding import image_from_message
 from lgc_ros.images.frame import Frame
+from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.runtime.output_files import write_file
 from lgc_ros.sources.bag_reader import open_bag, topic_connections
@@ -38,7 +39,7 @@ class PointCloud(NamedTuple):
 
 
 class LandmarkCloud:
-    """Collects the landmarks that the poses of a run rest on, in the world of its trajectory."""
+    """Collects the landmarks used by the poses of a run, in the world of its trajectory."""
 
     def __init__(self) -> None:
         self._frames = 0
@@ -104,25 +105,25 @@ def landmark_cloud(
     """
     poses = dict(zip(errors.aligned.stamps_ns.tolist(), errors.aligned.T_wc, strict=True))
     views = {
-        stamp_ns: points
-        for stamp_ns, points in _markers(recording, marker_topic).items()
-        if stamp_ns in poses and len(points)
+        marker_ns: points
+        for marker_ns, points in _markers(recording, marker_topic).items()
+        if marker_ns in poses and len(points)
     }
     points, colours = [np.empty((0, 3))], [np.empty((0, 3), np.uint8)]
     with open_bag(bag, quiet=True) as reader:
         images = topic_connections(reader, bag, image_topic, IMAGE_TYPES)
         for connection, _, data in reader.messages(images):
             message: Any = reader.deserialize(data, connection.msgtype)
-            stamp_ns = message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
-            if stamp_ns not in views:
+            image_ns = stamp_ns(message.header.stamp)
+            if image_ns not in views:
                 continue
-            cam = views[stamp_ns]
+            cam = views[image_ns]
             cam = cam[(cam[:, 2] > 0) & (cam[:, 2] < MAX_DEPTH_RATIO * np.median(cam[:, 2]))]
             image = image_from_message(message)
             x, y = np.round(camera.project(cam)).astype(int).T
             inside = (x >= 0) & (x < camera.width) & (y >= 0) & (y < camera.height)
             colours.append(image[y[inside], x[inside], ::-1])
-            T_wc = poses[stamp_ns]
+            T_wc = poses[image_ns]
             points.append(cam[inside] * errors.scale @ T_wc[:3, :3].T + T_wc[:3, 3])
     return PointCloud(
         *_thinned(np.concatenate(points), np.concatenate(colours), max_points, CELL_M)
@@ -138,9 +139,8 @@ def _markers(recording: Path, topic: str) -> dict[int, np.ndarray]:
             message: Any = reader.deserialize(data, connection.msgtype)
             for marker in message.markers:
                 if marker.ns == "inliers":
-                    stamp = marker.header.stamp
                     points = [(p.x, p.y, p.z) for p in marker.points]
-                    found[stamp.sec * 10**9 + stamp.nanosec] = np.reshape(points, (-1, 3))
+                    found[stamp_ns(marker.header.stamp)] = np.reshape(points, (-1, 3))
     return found
 
 

@@ -118,7 +118,7 @@ def _landmarks(cloud: PointCloud) -> str:
     if not len(cloud.points):
         return ""
     return (
-        '<h2>Landmarks</h2><p class="note">The landmarks that poses rest on, coloured by the '
+        '<h2>Landmarks</h2><p class="note">The landmarks used by the poses, coloured by the '
         f"images: {len(cloud.points):,} points in <code>map.ply</code>.</p>"
         '<div class="card cloud"><canvas id="cloud"></canvas>'
         "<p>drag to rotate · line: camera trajectory</p></div>"
@@ -176,15 +176,15 @@ def _frames(
     frames = []
     for stamp_ns, (jpeg, status) in pictures.jpegs.items():
         at = max(int(np.searchsorted(estimate.stamps_ns, stamp_ns, side="right")) - 1, 0)
-        said = status
+        caption = status
         if errors is not None and errors.aligned.stamps_ns[at] == stamp_ns:
-            said += f" · error {100 * errors.position_m[at]:.1f} cm"
+            caption += f" · error {100 * errors.position_m[at]:.1f} cm"
         frames.append(
             {
                 "t": f"{(stamp_ns - start_ns) * 1e-9:.1f}",
                 "x": round(float(pixels[at, 0]), 1),
                 "y": round(float(pixels[at, 1]), 1),
-                "said": said,
+                "caption": caption,
                 "src": data_uri(jpeg),
             }
         )

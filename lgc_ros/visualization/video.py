@@ -13,7 +13,7 @@ from lgc_ros.errors import LgcError, OutputError
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.runtime.output_files import complete_file
-from lgc_ros.visualization.matches import write_caption
+from lgc_ros.visualization.matches import score_colours, write_caption
 
 INSET_SHARE = 0.3
 # The rate of the video follows from the stamps of the first frames.
@@ -106,9 +106,8 @@ def draw_state(
 ) -> np.ndarray:
     """A BGR picture of an image with landmarks, status and the trajectory so far."""
     picture = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image.copy()
-    # From yellow (low score) to green (high score).
-    for (x, y), score in zip(state.points_px, state.scores, strict=True):
-        colour = (0, 220, round(220 * (1 - score)))
+    colours = score_colours(state.scores)[:, ::-1].tolist()
+    for (x, y), colour in zip(state.points_px, colours, strict=True):
         cv2.circle(picture, (round(x), round(y)), 3, colour, 1, cv2.LINE_AA)
     text = f"{state.status}  {len(state.points_px)} landmarks"
     text += "  keyframe" if state.keyframe else ""

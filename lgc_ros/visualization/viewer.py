@@ -2,7 +2,7 @@
 
     world/camera                 pose of the camera
     world/camera/image           its image, with the keypoints of the landmarks by score
-    world/camera/inliers         landmarks that the pose rests on, by score
+    world/camera/inliers         landmarks used by the pose, by score
     world/landmarks, keyframes   the map, whenever a keyframe was added
     world/trajectory             estimate, coloured by status, with gaps where it was not tracked
     world/ground_truth           ground truth, aligned with the estimate so far
@@ -30,6 +30,7 @@ import numpy as np
 from lgc_ros.geometry.alignment import align_poses, align_trajectories
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.odometry.state import OK, OdometryState
+from lgc_ros.visualization.matches import score_colours
 from lgc_ros.visualization.paths import LINE_COLOURS, TRUTH_COLOUR
 from lgc_ros.visualization.trajectory import STATUS_COLOURS
 from lgc_ros.visualization.viewer_parts import (
@@ -40,7 +41,6 @@ from lgc_ros.visualization.viewer_parts import (
     group_path,
     log_numbers,
     rgb,
-    score_colours,
 )
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from lgc_ros.errors import ConfigError, LgcError
 from lgc_ros.runtime.output_files import complete_file, piped_file
-from lgc_ros.visualization.viewer_parts import layout
 
 if TYPE_CHECKING:
     from rerun import RecordingStream
@@ -49,6 +48,8 @@ def open_output(
     machine only.
     """
     import rerun
+
+    from lgc_ros.visualization.viewer_parts import layout
 
     if place is not None and place not in PLACES:
         raise ConfigError(f"--view {place} is unknown; use --view {' or --view '.join(PLACES)}")

@@ -121,14 +121,6 @@ def encoded_image(image: np.ndarray) -> EncodedImage:
     return EncodedImage(contents=data.tobytes(), media_type="image/jpeg")
 
 
-def score_colours(scores: np.ndarray) -> np.ndarray:
-    """RGB (N, 3), from yellow (low score) to green (high score), as in videos of a run."""
-    scores = np.clip(np.asarray(scores, float), 0, 1)
-    return np.column_stack(
-        [np.round(220 * (1 - scores)), np.full(len(scores), 220), np.zeros(len(scores))]
-    ).astype(np.uint8)
-
-
 def rgb(colour: str) -> tuple[int, int, int]:
     """Red, green and blue of `#rrggbb`."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real files, real messages, exit codes."""
+"""Fixtures that run the command line: real files, real messages, exit codes."""
 
 import sys
 

@@ -9,7 +9,7 @@ import pytest
 def test_bench_times_every_stage_and_reports_the_ratios(lgc, tmp_path, heads_model):
     json_file, plot = tmp_path / "bench.json", tmp_path / "bench.png"
     model = heads_model(size=(480, 640))
-    code, said = lgc(
+    code, printed = lgc(
         "bench", "--rounds", 1, "--extractor-model", model, "--json", json_file, "--plot", plot
     )
     assert code == 0
@@ -22,5 +22,5 @@ def test_bench_times_every_stage_and_reports_the_ratios(lgc, tmp_path, heads_mod
     expected += " track_over_extract p95_over_extract mean_over_extract match_over_flow"
     assert set(results["ratios"]) == set(expected.split())
     assert all(value > 0 for value in results["ratios"].values())
-    assert all(name in said for name in results["ratios"])
+    assert all(name in printed for name in results["ratios"])
     assert plot.stat().st_size > 0

@@ -1,4 +1,4 @@
-"""`lgc convert`: what a source knows is in the bag."""
+"""`lgc convert`: camera, depth and poses of a source are in the bag."""
 
 import numpy as np
 

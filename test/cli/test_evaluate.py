@@ -19,13 +19,13 @@ def test_evaluate_pairs_prints_a_table_and_reports_a_malformed_line(lgc, views, 
     line = f"image0.png image1.png 0 0 {K} {K} {pose}"
     (tmp_path / "pairs.txt").write_text(f"{line}\nimage0.png image1.png 0 0 1 2 3\n")
     base = "evaluate", "pairs", tmp_path, "--images", views, "--method", "poselib+ratio"
-    code, said = lgc(*base)
+    code, printed = lgc(*base)
     assert code == 1
-    assert "line 2" in said
-    assert "--skip-bad" in said
-    code, said = lgc(*base, "--skip-bad", "--json", tmp_path / "r.json")
+    assert "line 2" in printed
+    assert "--skip-bad" in printed
+    code, printed = lgc(*base, "--skip-bad", "--json", tmp_path / "r.json")
     assert code == 0
-    assert "poselib+ratio" in said
+    assert "poselib+ratio" in printed
     results = json.loads((tmp_path / "r.json").read_text())["methods"]["poselib+ratio"]
     assert set(results["map"]) == set(results["auc"]) == {"5", "10", "20"}
     assert {"features", "match", "filter", "estimate", "total"} == set(results["ms"])
@@ -39,12 +39,12 @@ def test_existing_results_of_pairs_are_replaced_only_with_force(lgc, views, tmp_
     arguments = ("evaluate", "pairs", tmp_path, "--images", views, "--out", out)
     assert lgc(*arguments, "--method", "poselib+ratio")[0] == 0
     before = (out / "errors.csv").read_text()
-    code, said = lgc(*arguments, "--method", "ransac+ratio")
+    code, printed = lgc(*arguments, "--method", "ransac+ratio")
     assert code == 1
-    assert "already holds results" in said
+    assert "already holds results" in printed
     assert (out / "errors.csv").read_text() == before
-    code, said = lgc(*arguments, "--method", "ransac+ratio", "--force")
-    assert code == 0, said
+    code, printed = lgc(*arguments, "--method", "ransac+ratio", "--force")
+    assert code == 0, printed
     assert (out / "errors.csv").read_text().startswith("image0,image1,ransac+ratio\n")
 
 
@@ -98,7 +98,7 @@ def test_held_poses_of_a_recording_are_counted_and_left_out_on_request(
     assert errors["--skip-held",]["ate_rmse_m"] < errors[()]["ate_rmse_m"]
 
 
-def test_evaluate_trajectory_says_when_files_have_no_stamps(invoke, finished_run, tmp_path):
+def test_evaluate_trajectory_reports_files_without_stamps(invoke, finished_run, tmp_path):
     pytest.importorskip("evo")
     write_run(tmp_path, finished_run)
     file = tmp_path / "trajectory_kitti.txt"
@@ -126,7 +126,7 @@ def test_evaluate_bag_compares_methods(invoke, short_walk, tmp_path):
     assert "no ground truth" not in result.output
 
 
-def test_evaluate_bag_asks_for_ground_truth(invoke, short_walk, tmp_path):
+def test_evaluate_bag_warns_about_missing_ground_truth(invoke, short_walk, tmp_path):
     pytest.importorskip("rosbags")
     from lgc_ros.sources.bag_writer import write_bag
 

@@ -7,11 +7,11 @@ from lgc_ros.errors import ConfigError
 
 
 def test_help_lists_every_command(lgc):
-    code, said = lgc("--help")
+    code, printed = lgc("--help")
     assert code == 0
     commands = ("match", "run", "evaluate", "play", "record", "demo", "export", "bench", "doctor")
     for command in commands:
-        assert command in said
+        assert command in printed
 
 
 COMMANDS = "match", "run", "play", "record", "demo", "synth", "export", "doctor", "bench"
@@ -21,18 +21,18 @@ EVALUATIONS = "pairs", "trajectory", "bag"
 @pytest.mark.parametrize("command", [*COMMANDS, *(f"evaluate {name}" for name in EVALUATIONS)])
 def test_help_fits_into_80_columns(invoke, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "80")
-    said = invoke(*command.split(), "--help").output
-    assert max(map(len, said.splitlines())) <= 80
-    assert "…" not in said
+    printed = invoke(*command.split(), "--help").output
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "…" not in printed
 
 
 def test_help_has_examples_and_names_the_files_written(invoke):
-    said = invoke("run", "--help").output
-    assert all(name in said for name in RESULTS)
+    printed = invoke("run", "--help").output
+    assert all(name in printed for name in RESULTS)
     for command in (("run",), ("evaluate", "trajectory"), ("evaluate", "bag")):
-        said = " ".join(invoke(*command, "--help").output.replace("│", " ").split())
-        assert f"Examples: lgc {' '.join(command)} " in said
-    assert "Default: cn and" in said
+        printed = " ".join(invoke(*command, "--help").output.replace("│", " ").split())
+        assert f"Examples: lgc {' '.join(command)} " in printed
+    assert "Default: cn and" in printed
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])

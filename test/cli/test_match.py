@@ -17,11 +17,11 @@ def match_arguments(folder, image1="image1.png"):
 
 def test_match_prints_the_pose_and_writes_a_picture_and_json(lgc, views, tmp_path):
     picture, results = tmp_path / "matches.png", tmp_path / "new" / "pose.json"
-    code, said = lgc(
+    code, printed = lgc(
         *match_arguments(views), "--gt", views / "T_10.txt", "--out", picture, "--json", results
     )
     assert code == 0
-    assert "R_10" in said
+    assert "R_10" in printed
     content = json.loads(results.read_text())
     assert content["method"] == "cn"
     assert content["error_deg"] < 3
@@ -30,11 +30,11 @@ def test_match_prints_the_pose_and_writes_a_picture_and_json(lgc, views, tmp_pat
 
 
 def test_match_warns_if_the_camera_did_not_move(lgc, views):
-    code, said = lgc(*match_arguments(views, "image0.png"), "--method", "poselib+ratio")
+    code, printed = lgc(*match_arguments(views, "image0.png"), "--method", "poselib+ratio")
     assert code == 0
-    assert "t_10 is arbitrary" in said
-    _, said = lgc(*match_arguments(views), "--method", "poselib+ratio")
-    assert "arbitrary" not in said
+    assert "t_10 is arbitrary" in printed
+    _, printed = lgc(*match_arguments(views), "--method", "poselib+ratio")
+    assert "arbitrary" not in printed
 
 
 def failing_match(folder, tmp_path, broken):
@@ -100,9 +100,9 @@ def failing_match(folder, tmp_path, broken):
 )
 def test_match_fails_with_a_clear_message_on_bad_input(lgc, views, tmp_path, broken):
     arguments, message = failing_match(views, tmp_path, broken)
-    code, said = lgc(*arguments)
+    code, printed = lgc(*arguments)
     assert code == 1
-    assert re.search(message, said), said
+    assert re.search(message, printed), printed
 
 
 def test_an_identity_ground_truth_is_a_rotation(lgc, views, tmp_path):
@@ -111,20 +111,20 @@ def test_an_identity_ground_truth_is_a_rotation(lgc, views, tmp_path):
     arguments = ("--camera", views / "camera.yaml", "--gt", tmp_path / "T_10.txt")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        code, said = lgc(
+        code, printed = lgc(
             "match", image, views / "image1.png", *arguments, "--out", tmp_path / "out.png"
         )
-    assert code == 0, said
-    assert "rotation error (no true translation)" in said
+    assert code == 0, printed
+    assert "rotation error (no true translation)" in printed
 
 
 def test_max_size_shrinks_images_and_keeps_the_pose(lgc, views, tmp_path):
     images = views / "image0.png", views / "image1.png"
     arguments = ("--camera", views / "camera.yaml", "--gt", views / "T_10.txt")
-    code, said = lgc(
+    code, printed = lgc(
         "match", *images, *arguments, "--max-size", 320, "--json", tmp_path / "m.json"
     )
-    assert code == 0, said
+    assert code == 0, printed
     assert json.loads((tmp_path / "m.json").read_text())["error_deg"] < 5
 
 
@@ -134,16 +134,16 @@ def test_an_unusual_calibration_is_reported(lgc, views, tmp_path):
     K[0, 2] = 639.0
     Camera.from_K(K, *camera.size).to_yaml(tmp_path / "camera.yaml")
     images = views / "image0.png", views / "image1.png"
-    _, said = lgc("match", *images, "--camera", tmp_path / "camera.yaml", "--method", "poselib")
-    assert said.count("the principal point (cx 639.0") == 1
+    _, printed = lgc("match", *images, "--camera", tmp_path / "camera.yaml", "--method", "poselib")
+    assert printed.count("the principal point (cx 639.0") == 1
 
 
 def test_a_guessed_camera_is_announced_once(lgc, views):
     images = views / "image0.png", views / "image1.png"
-    code, said = lgc("match", *images, "--camera", "fov:63", "--method", "poselib+ratio")
+    code, printed = lgc("match", *images, "--camera", "fov:63", "--method", "poselib+ratio")
     assert code == 0
-    assert said.count("the camera is a GUESS") == 1
-    code, said = lgc(
+    assert printed.count("the camera is a GUESS") == 1
+    code, printed = lgc(
         "match", *images, "--camera", "fov:63", "--camera1", "fov:60", "--method", "poselib+ratio"
     )
-    assert said.count("the camera is a GUESS") == 2
+    assert printed.count("the camera is a GUESS") == 2

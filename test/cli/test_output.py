@@ -18,47 +18,47 @@ def fast_pair(views):
 
 
 def test_match_reports_a_full_disk(lgc, fast_pair):
-    code, said = lgc(*fast_pair, "--json", "/dev/full")
-    assert (code, said.count("Traceback")) == (1, 0)
-    assert "cannot write /dev/full: the disk is full" in said
+    code, printed = lgc(*fast_pair, "--json", "/dev/full")
+    assert (code, printed.count("Traceback")) == (1, 0)
+    assert "cannot write /dev/full: the disk is full" in printed
 
 
 def test_a_picture_that_does_not_fit_is_removed(lgc, fast_pair, tmp_path, little_room):
-    code, said = lgc(*fast_pair, "--out", tmp_path / "matches.png")
+    code, printed = lgc(*fast_pair, "--out", tmp_path / "matches.png")
     assert code == 1
-    assert f"cannot write {tmp_path / 'matches.png'}: the file is larger than" in said
-    assert "suffix" not in said
+    assert f"cannot write {tmp_path / 'matches.png'}: the file is larger than" in printed
+    assert "suffix" not in printed
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_suffix_is_refused_before_the_work(lgc, fast_pair, tmp_path):
-    code, said = lgc(*fast_pair, "--out", tmp_path / "matches.nef")
+    code, printed = lgc(*fast_pair, "--out", tmp_path / "matches.nef")
     assert code == 1
-    assert "use a suffix such as .png" in said
-    assert "R_10" not in said
+    assert "use a suffix such as .png" in printed
+    assert "R_10" not in printed
 
 
 @pytest.mark.parametrize("format_", ["tum", "bag"])
 def test_a_sequence_that_does_not_fit_is_removed(lgc, tmp_path, little_room, format_):
-    code, said = lgc("synth", tmp_path / "out", "--frames", 2, "--format", format_)
+    code, printed = lgc("synth", tmp_path / "out", "--frames", 2, "--format", format_)
     assert code == 1
-    assert f"cannot write {tmp_path / 'out'}: the file is larger than" in said
+    assert f"cannot write {tmp_path / 'out'}: the file is larger than" in printed
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_exported_model_that_does_not_fit_is_removed(lgc, tmp_path, little_room):
     pytest.importorskip("onnx")
-    code, said = lgc("export", tmp_path / "model.onnx")
+    code, printed = lgc("export", tmp_path / "model.onnx")
     assert code == 1
-    assert f"cannot write {tmp_path / 'model.onnx'}: the file is larger than" in said
+    assert f"cannot write {tmp_path / 'model.onnx'}: the file is larger than" in printed
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_that_does_not_fit_keeps_its_complete_files(lgc, tum_folder, tmp_path, little_room):
     options = ("--method", "poselib+ratio", "--limit", 4, "--profile", "fast")
-    code, said = lgc("run", tum_folder, *options, "--out", tmp_path / "out")
+    code, printed = lgc("run", tum_folder, *options, "--out", tmp_path / "out")
     assert code == 1
-    assert f"cannot write {tmp_path / 'out'}/trajectory.png: the file is larger than" in said
+    assert f"cannot write {tmp_path / 'out'}/trajectory.png: the file is larger than" in printed
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert "trajectory_tum.txt" in names
     assert "trajectory.png" not in names

@@ -77,7 +77,7 @@ def test_run_writes_a_report_for_each_method(invoke, tum_folder, tmp_path):
     assert f"lgc run {tum_folder}" in page
 
 
-def test_run_skips_a_damaged_frame_and_says_so(invoke, tum_folder, short_walk, tmp_path):
+def test_run_skips_a_damaged_frame_and_reports_it(invoke, tum_folder, short_walk, tmp_path):
     copy = tmp_path / "copy"
     write_tum(short_walk, copy)
     images = sorted((copy / "rgb").iterdir())
@@ -103,10 +103,10 @@ def test_a_mostly_untracked_run_does_not_look_like_a_success(invoke, short_walk,
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert metrics["tracked"] <= 4
     assert metrics["tracked_share"] == metrics["tracked"] / 14
-    said = " ".join(result.output.split())
+    printed = " ".join(result.output.split())
     share = f"{round(100 * metrics['tracked_share'])} %"
-    assert f"only {metrics['tracked']} of 14 frames tracked ({share})" in said
-    assert f"{14 - metrics['tracked']} of 14 frames were not tracked" in said
+    assert f"only {metrics['tracked']} of 14 frames tracked ({share})" in printed
+    assert f"{14 - metrics['tracked']} of 14 frames were not tracked" in printed
     poses = (tmp_path / "out" / "trajectory_tum.txt").read_text().splitlines()[1:]
     assert len(poses) == metrics["tracked"]
 
@@ -193,11 +193,11 @@ main()
     while process.poll() is None and not list(tmp_path.glob(".video.*.mp4")):
         time.sleep(0.05)  # until some frames are done
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
+    _, printed = process.communicate(timeout=60)
+    assert process.returncode == 130, printed
     frames = json.loads((tmp_path / "metrics.json").read_text())["frames"]
     assert 0 < frames < 200
-    assert f"interrupted after {frames} frames" in said
+    assert f"interrupted after {frames} frames" in printed
     assert {path.name for path in tmp_path.iterdir()} == RESULTS | {"video.mp4"}
 
 

@@ -14,18 +14,18 @@ def test_synth_writes_a_sequence_and_does_not_overwrite_one(lgc, tmp_path):
     assert code == 0
     assert len(list((folder / "rgb").iterdir())) == 2
     assert (folder / "camera.yaml").is_file()
-    code, said = lgc("synth", folder, "--frames", 2)
+    code, printed = lgc("synth", folder, "--frames", 2)
     assert code == 1
-    assert "already exists" in said
+    assert "already exists" in printed
 
 
 def test_synth_writes_a_bag(lgc, tmp_path):
     code, _ = lgc("synth", tmp_path / "bag", "--frames", 1, "--format", "bag")
     assert code == 0
     assert (tmp_path / "bag" / "metadata.yaml").is_file()
-    code, said = lgc("synth", tmp_path / "other", "--format", "zip")
+    code, printed = lgc("synth", tmp_path / "other", "--format", "zip")
     assert code == 1
-    assert "tum or bag" in said
+    assert "tum or bag" in printed
 
 
 @pytest.mark.slow
@@ -35,9 +35,9 @@ def test_synth_renders_the_world_that_is_asked_for(lgc, tmp_path):
     (rendered,) = open_source(tmp_path / "street")
     street = SyntheticSource("walk", 1, kind="street")[0]
     np.testing.assert_array_equal(rendered.image, street.image)
-    code, said = lgc("synth", tmp_path / "cave", "--world", "cave")
+    code, printed = lgc("synth", tmp_path / "cave", "--world", "cave")
     assert code == 1
-    assert "unknown kind of world 'cave': use one of room, street" in said
+    assert "unknown kind of world 'cave': use one of room, street" in printed
 
 
 def test_export_writes_onnx(lgc, tmp_path):
@@ -47,9 +47,9 @@ def test_export_writes_onnx(lgc, tmp_path):
 
 
 def test_doctor_accepts_this_installation(lgc):
-    code, said = lgc("doctor")
+    code, printed = lgc("doctor")
     assert code == 0
-    assert "All required components found" in said
+    assert "All required components found" in printed
 
 
 def test_a_rendered_bag_has_depth(invoke, tmp_path):

@@ -52,8 +52,8 @@ def test_an_unknown_alignment_is_rejected_before_the_run(short_walk):
 
 def test_a_run_explains_why_frames_were_not_tracked(finished_run):
     fine = [replace(state, status="ok") for state in finished_run.states]
-    begun = replace(fine[0], status="initializing")  # as every run begins
-    assert replace(finished_run, states=[begun, *fine]).untracked() == ""
+    started = replace(fine[0], status="initializing")  # as every run begins
+    assert replace(finished_run, states=[started, *fine]).untracked() == ""
     held = [
         replace(fine[0], status=status, message=message)
         for status, message in (
@@ -62,7 +62,7 @@ def test_a_run_explains_why_frames_were_not_tracked(finished_run):
             ("few_matches", "only 7 matches"),
         )
     ]
-    assert replace(finished_run, states=[begun, *fine[:4], *held]).untracked() == (
+    assert replace(finished_run, states=[started, *fine[:4], *held]).untracked() == (
         "3 of 8 frames were not tracked (2 few_matches, 1 lost), mostly because: only 12 matches"
     )
 
@@ -79,7 +79,7 @@ def test_all_counts_of_tracked_frames_agree(finished_run, lost):
     assert run.is_mostly_untracked == (lost == 10)
 
 
-def test_plots_know_which_way_is_up(short_walk):
+def test_a_run_has_the_ground_plane_of_its_source(short_walk):
     class Source(Frames):
         ground_truth = GroundTruth("groundtruth.txt", "xy")
 

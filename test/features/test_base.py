@@ -111,7 +111,7 @@ def test_images_of_other_types_and_shapes_are_rejected(bad, message):
         make_extractor("sift")(bad)
 
 
-def test_a_learned_kind_without_its_model_says_where_the_weights_come_from(tmp_path):
+def test_the_error_for_a_learned_kind_without_model_names_the_source_of_weights(tmp_path):
     with pytest.raises(FeatureError, match=r"xfeat needs .*extractor_model.*accelerated_features"):
         make_extractor("xfeat")
     with pytest.raises(FeatureError, match=r"none\.onnx does not exist.*accelerated_features"):

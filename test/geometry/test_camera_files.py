@@ -71,7 +71,7 @@ def test_the_fisheye_flag_of_opencvs_calibration_sample_is_heeded(read):
     assert read(OPENCV + "fisheye_model: 1\n").model == "equidistant"
 
 
-def test_a_file_without_image_size_takes_it_from_the_images_or_asks_for_it(read):
+def test_a_missing_image_size_comes_from_the_images_or_is_an_error(read):
     assert read(ORB_SLAM2, image_size=lambda: (640, 400)).size == (640, 400)
     with pytest.raises(CameraError, match=r"left\.yaml: .*image_width"):
         read(ORB_SLAM2)

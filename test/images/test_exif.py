@@ -42,7 +42,7 @@ def test_sensor_resolution_in_pixels_per_inch_or_centimetre(photo):
 
 
 @pytest.mark.parametrize("tags", [{}, {0x920A: 4.0}, {0xA405: 0}])
-def test_a_photo_without_focal_length_asks_for_the_field_of_view(photo, tags):
+def test_the_error_for_a_photo_without_focal_length_suggests_the_field_of_view(photo, tags):
     with pytest.raises(CameraError, match=r"photo\.jpg .*focal length.*fov:70"):
         read_focal_length(photo(tags), SIZE)
 

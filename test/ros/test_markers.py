@@ -18,7 +18,7 @@ from lgc_ros.ros.markers import inlier_markers
 
 
 def two_views():
-    """A state that rests on the first half of its matches, and the keyframe it was matched to."""
+    """A state whose inliers are half of its matches, and the keyframe it was matched to."""
     scene = random_scene(points=60)
     matches = as_correspondences(scene.x0, scene.x1)
     inliers = np.arange(len(matches)) < len(matches) // 2

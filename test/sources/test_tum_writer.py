@@ -21,9 +21,7 @@ def read_list(path):
 def test_a_written_tum_folder_contains_all_data_of_the_frames(world, small_camera, tmp_path):
     source = SyntheticSource("walk", 3, rate_hz=30, camera=small_camera, world=world)
     frames = list(source)
-    shown = []
-    write_tum(source, tmp_path / "out", progress=lambda s: (shown.append(f.index) or f for f in s))
-    assert shown == [0, 1, 2]
+    write_tum(source, tmp_path / "out")
     for name in ("rgb", "depth", "groundtruth"):
         assert read_list(tmp_path / "out" / f"{name}.txt")[0] == [f.stamp_ns for f in frames]
     for frame, (name,) in zip(frames, read_list(tmp_path / "out/rgb.txt")[1], strict=True):

@@ -174,7 +174,7 @@ def test_cropping_keeps_the_matches_inside_a_window_of_each_image():
     assert narrower > 10
 
 
-def test_thinning_takes_right_matches_away_and_no_wrong_ones():
+def test_thinning_removes_true_matches_and_no_outliers():
     fewer = []
     for pair, thinned in varied(thin_pair):
         before, after = (pair.ys < 1e-4).sum(), (thinned.ys < 1e-4).sum()

@@ -54,7 +54,7 @@ def test_kitti_poses_and_gaps(kitti, world):
     world.check(scene, projections(world, scene))
 
 
-def test_kitti_right_camera_stands_beside_the_left_one(kitti, world):
+def test_the_right_kitti_camera_is_offset_by_the_baseline(kitti, world):
     scene = read_kitti(kitti, camera=1)
     pixels = [
         scene.images[0].camera.project(world.points @ R.T + t + [-0.5, 0, 0])
@@ -220,7 +220,7 @@ def test_bag_can_be_thinned(bag):
 
 def test_bag_errors_name_topics_and_files(bag, tmp_path):
     path, _ = bag
-    with pytest.raises(DatasetError, match=r"no topic /image: use one of /cam/compressed"):
+    with pytest.raises(SourceError, match=r"topic /image does not exist; .*/cam/compressed"):
         read_rosbag(path, "robot.txt", "/image", "/cam/info")
     with pytest.raises(ConfigError, match=r"'camera' \(YAML file\) or 'camera_info_topic'"):
         read_rosbag(path, "robot.txt", "/cam/image")
@@ -255,7 +255,7 @@ def test_strecha_cameras(strecha, world):
     world.check(scene, projections(world, scene))
 
 
-def test_strecha_pairs_look_the_same_way(strecha, world):
+def test_strecha_pairs_have_similar_viewing_directions(strecha, world):
     limit = 8.0
     axes = world.R_cw[:, 2]
     expected = np.degrees(np.arccos(np.clip(axes @ axes.T, -1, 1))) < limit

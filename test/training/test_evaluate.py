@@ -61,7 +61,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory):
-    """Two sequences of simulated pairs, most of whose matches are right."""
+    """Two sequences of simulated pairs, most of whose matches are true."""
     path = tmp_path_factory.mktemp("dumps") / "simulated.hdf5"
     pairs = (simulate_pair(np.random.default_rng(seed), 200) for seed in range(200))
     clear = [pair for pair in pairs if (pair.ys < 1e-4).mean() > 0.45][:5]
@@ -198,7 +198,7 @@ def write_poses(path, folder, lines=slice(None)):
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_poses_from_elsewhere_are_scored_in_the_same_table(folder, dump, tmp_path):
+def test_poses_of_other_programs_are_scored_in_the_same_table(folder, dump, tmp_path):
     poses = {
         "perfect": write_poses(tmp_path / "all.txt", folder),
         "partial": write_poses(tmp_path / "some.txt", folder, slice(1)),
@@ -235,7 +235,7 @@ def test_poses_are_found_for_the_pairs_of_a_dump(dump, tmp_path):
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_an_interrupted_evaluation_goes_on_where_it_was(folder, dump, tmp_path):
+def test_an_interrupted_evaluation_resumes(folder, dump, tmp_path):
     broken = tmp_path / "broken"
     (broken / "images").mkdir(parents=True)
     (broken / "pairs.txt").write_text((folder / "pairs.txt").read_text())
@@ -274,7 +274,7 @@ def test_dask_workers_find_the_same(dump, tmp_path):
         assert without_time(one["scores"]) == without_time(other["scores"])
 
 
-def test_a_file_says_the_same_as_options(tmp_path):
+def test_a_configuration_file_is_equivalent_to_options(tmp_path):
     path = tmp_path / "evaluate.yaml"
     path.write_text("groups: {known: [a, b]}\nmethods: [cn]\nkeypoints: [500, 1000]")
     config = make_evaluate_config(path, methods=["ransac"], limit=None)
@@ -358,17 +358,19 @@ def test_the_commands_lead_from_pairs_to_a_report(folder, dump, tmp_path, monkey
         return ended.value.code, capsys.readouterr()
 
     options = ("--method", "ransac", "--method", "poselib", "--keypoints", 100)
-    code, said = call("evaluate", dump, "--group", f"known={folder}", *options, "--out", tmp_path)
+    code, printed = call(
+        "evaluate", dump, "--group", f"known={folder}", *options, "--out", tmp_path
+    )
     assert code == 0
-    assert "results.json" in said.out
-    assert "mAP5" in said.out
-    code, said = call("report", tmp_path, "--out", tmp_path / "report")
+    assert "results.json" in printed.out
+    assert "mAP5" in printed.out
+    code, printed = call("report", tmp_path, "--out", tmp_path / "report")
     assert code == 0
     assert "| poselib |" in (tmp_path / "report" / "report.md").read_text()
     learned = ("--features", "own", "--extractor-model", tmp_path / "no.onnx")
-    code, said = call("evaluate", folder, "--method", "poselib", *learned)
+    code, printed = call("evaluate", folder, "--method", "poselib", *learned)
     assert code == 1
-    assert "no.onnx does not exist" in said.err
-    code, said = call("evaluate", tmp_path / "nowhere")
+    assert "no.onnx does not exist" in printed.err
+    code, printed = call("evaluate", tmp_path / "nowhere")
     assert code == 1
-    assert "error: nothing matches" in said.err
+    assert "error: nothing matches" in printed.err

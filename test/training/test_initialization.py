@@ -21,7 +21,7 @@ def test_training_continues_from_a_model(dumps, tmp_path):
     first = train(tiny(steps=4), tmp_path / "first")
     tuned = tiny(steps=1, init=str(first), learning_rate=0.0)
     assert_same_weights(train(tuned, tmp_path / "tuned"), first)
-    with pytest.raises(ConfigError, match="the configuration asks for"):
+    with pytest.raises(ConfigError, match="the configuration requests"):
         train(tiny(init=str(first), width=8), tmp_path / "other")
 
 
@@ -41,9 +41,9 @@ def test_a_margin_shifts_logits_and_what_is_kept_with_them(tmp_path):
     once = train(replace(still, init=str(path)), tmp_path / "once")
     twice = train(replace(still, init=str(once)), tmp_path / "twice")
     for result in (once, twice):  # what has the margin already is not shifted again
-        shifted, said = load_checkpoint(result)
+        shifted, info = load_checkpoint(result)
         torch.testing.assert_close(shifted(xs), start(xs) - 3)
-        assert (said.keep_above, said.trust_above) == (-2.5, 1.0)
+        assert (info.keep_above, info.trust_above) == (-2.5, 1.0)
 
 
 def test_a_shallower_network_takes_blocks_of_a_deeper_one(tmp_path):
@@ -55,7 +55,7 @@ def test_a_shallower_network_takes_blocks_of_a_deeper_one(tmp_path):
     for block, of in zip(after.body, (0, 2, 4), strict=True):
         for name, value in block.state_dict().items():
             assert torch.equal(value, before.body[of].state_dict()[name])
-    with pytest.raises(ConfigError, match="the configuration asks for"):
+    with pytest.raises(ConfigError, match="the configuration requests"):
         train(tiny(init=str(shallow), blocks=5), tmp_path / "deeper")
 
 
@@ -67,8 +67,8 @@ def test_distillation_moves_logits_towards_those_of_the_teacher(tmp_path):
     early = train(replace(lesson, steps=2), tmp_path / "early")
     late = train(replace(lesson, steps=120), tmp_path / "late")
     xs = Batches(lesson.sources, steps=1, batch=16, matches=MATCHES, seed=99)[0].xs
-    said, learned = teacher(xs), [load_checkpoint(path)[0](xs) for path in (early, late)]
-    before, after = (torch.mean((logits - said).abs()) for logits in learned)
+    taught, learned = teacher(xs), [load_checkpoint(path)[0](xs) for path in (early, late)]
+    before, after = (torch.mean((logits - taught).abs()) for logits in learned)
     assert after < 0.7 * before
     pupil = load_checkpoint(late)[1]
     assert (pupil.keep_above, pupil.trust_above) == (0.5, 2.0)

@@ -1,4 +1,4 @@
-"""The losses of section 3.4 reward right weights, and only those."""
+"""The losses of section 3.4 reward correct weights, and only those."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from training.losses import (
 
 
 def pair_tensors(seed=0, outliers=0):
-    """xs (1, N, 4), labels (1, N) and E_gt (1, 3, 3) of exact matches followed by wrong ones."""
+    """xs (1, N, 4), labels (1, N) and E_gt (1, 3, 3) of exact matches followed by outliers."""
     scene = random_scene(seed)
     wrong = np.random.default_rng(seed).uniform(-0.5, 0.5, (outliers, 4))
     xs = np.vstack([np.hstack([scene.x0, scene.x1]), wrong])
@@ -123,7 +123,7 @@ def test_no_pair_pulls_harder_than_the_clip_and_the_others_pull_as_before():
 @pytest.mark.parametrize("logit", [-2.0, 0.0, 2.0, 60.0])
 @pytest.mark.parametrize("kind", REGRESSIONS)
 @pytest.mark.parametrize("conditioned", [False, True])
-def test_the_gradient_is_finite_whatever_the_network_says(logit, kind, conditioned):
+def test_the_gradient_is_finite_for_any_logits(logit, kind, conditioned):
     xs, labels, E_gt = pair_tensors(outliers=20)
     logits = torch.full_like(labels, logit, requires_grad=True)
     regression_loss(logits, xs, E_gt, kind, conditioned).backward()

@@ -111,7 +111,7 @@ def test_matches_are_labelled_by_the_true_geometry(reference):
         assert pair.K0.tolist() == [[200, 0, 119.5], [0, 200, 89.5], [0, 0, 1]]
 
 
-def test_the_manifest_says_how_the_dump_was_made(reference, config):
+def test_the_manifest_describes_how_the_dump_was_made(reference, config):
     manifest = json.loads((reference / "walls-sift-150-train.json").read_text())
     assert manifest["pairs"] == 18
     assert manifest["pair_sequence"] == ["hall"] * 12 + ["yard"] * 6
@@ -175,7 +175,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["train: features", "train: pairs"])
-def test_a_killed_run_goes_on_where_it_was(config, reference, tmp_path, stage):
+def test_a_killed_run_resumes(config, reference, tmp_path, stage):
     script, config_path, out = tmp_path / "run.py", tmp_path / "config.yaml", tmp_path / "out"
     script.write_text(KILLED_AFTER_TWO_CHUNKS)
     write_config(config, config_path)
@@ -256,7 +256,7 @@ def write_config(config, path):
     path.write_text(yaml.safe_dump(content))
 
 
-def test_a_configuration_file_says_the_same(config, tmp_path):
+def test_a_configuration_file_gives_the_same_settings(config, tmp_path):
     write_config(config, tmp_path / "config.yaml")
     assert replace(read_config(tmp_path / "config.yaml"), splits=config.splits) == config
 
@@ -328,7 +328,7 @@ def test_an_image_of_another_size_than_its_calibration_is_named(tmp_path):
         prepare(config, tmp_path / "out", 1)
 
 
-def test_data_without_pairs_says_so(tmp_path):
+def test_data_without_pairs_is_reported(tmp_path):
     write_collection(tmp_path / "hall" / "train", seed=1, count=2)
     source = DataSource("raw", f"{tmp_path}/hall/{{split}}", {"visibility_above": 1000})
     config = PrepareConfig("a", (source,), splits=("train",))
@@ -336,7 +336,7 @@ def test_data_without_pairs_says_so(tmp_path):
         prepare(config, tmp_path / "out", 1)
 
 
-def test_no_scheduler_at_the_address_is_said(config, tmp_path):
+def test_a_missing_scheduler_is_reported(config, tmp_path):
     pytest.importorskip("distributed")
     import dask
 
@@ -356,9 +356,9 @@ def test_the_command_prints_the_dumps_and_fails_with_a_sentence(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0
-    said = capsys.readouterr().out
-    assert "walls-sift-150-val.hdf5" in said
-    assert "written" in said  # the number of pairs of each dump
+    printed = capsys.readouterr().out
+    assert "walls-sift-150-val.hdf5" in printed
+    assert "written" in printed  # the number of pairs of each dump
     assert_same_dumps(tmp_path / "out", reference)
 
     (tmp_path / "config.yaml").write_text("name: a")

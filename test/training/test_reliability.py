@@ -11,10 +11,10 @@ from training.data.simulation import simulate_pair
 from training.margin import closed_form_map, with_margin
 from training.reliability import (
     expected_calibration_error,
-    pair_logits,
     reliability,
     scores_and_labels,
 )
+from training.validation import network_output
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,9 @@ def test_scores_and_labels_cover_all_matches(dump_path):
 def test_another_margin_changes_weights_but_neither_decisions_nor_scores(dump_path):
     network, info = load_checkpoint("sift")
     pair = Dump(dump_path)[0]
-    before = interpret(pair_logits(network, info, pair), info)
+    before = interpret(network_output(network, info, pair), info)
     network, shifted = with_margin(network, info, info.margin + 2)
-    after = interpret(pair_logits(network, shifted, pair), shifted)
+    after = interpret(network_output(network, shifted, pair), shifted)
     assert np.array_equal(before.kept, after.kept)
     np.testing.assert_allclose(before.scores, after.scores, atol=1e-5)
     np.testing.assert_allclose(after.logits, before.logits - 2, atol=1e-4)
@@ -74,8 +74,8 @@ def test_the_commands_write_a_diagram_and_a_model(dump_path, tmp_path, monkeypat
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == 0
-    said = capsys.readouterr().out
-    assert "expected calibration error 0." in said
-    assert "margin  3.0  mAP@5" in said
+    printed = capsys.readouterr().out
+    assert "expected calibration error 0." in printed
+    assert "margin  3.0  mAP@5" in printed
     assert diagram.stat().st_size > 1000
     assert load_checkpoint(model)[1].margin == 3.0

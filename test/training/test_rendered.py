@@ -39,7 +39,7 @@ def test_cameras_stand_in_the_open_and_are_rotations(scene):
         assert np.linalg.det(image.R_cw) == pytest.approx(1)
 
 
-def test_pairs_have_wide_baselines_and_look_the_same_way(scene):
+def test_pairs_have_wide_baselines_and_similar_viewing_directions(scene):
     assert len(scene.pairs) >= 4
     for i, j in scene.pairs:
         R_10, t_10 = relative_pose(scene.images[i], scene.images[j])
@@ -89,7 +89,7 @@ def test_worlds_are_named_by_kind_and_seeds():
 
 
 @pytest.mark.parametrize("pattern", ["room", "room/", "room/a-b", "room/*"])
-def test_a_wrong_name_says_what_is_expected(pattern):
+def test_the_error_for_an_invalid_name_gives_the_expected_form(pattern):
     with pytest.raises(ConfigError, match=r"room/0-39"):
         world_paths(pattern)
     with pytest.raises(ConfigError, match=r"unknown kind of world 'cave'"):

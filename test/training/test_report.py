@@ -133,7 +133,7 @@ def test_the_loss_ablation_shows_each_loss_by_its_own_pose(tmp_path):
     assert "Missing at this budget: `classification`" in text
 
 
-def test_the_architecture_ablation_shows_both_ways_to_the_pose(tmp_path):
+def test_the_architecture_ablation_has_the_8_point_and_ransac(tmp_path):
     models = {"cn": model(), "none": model(context="none")}
     records = [
         record(method, value, model=name)
@@ -187,13 +187,13 @@ def test_each_sequence_counts_with_its_largest_number_of_keypoints(tmp_path):
     ]
 
 
-def test_the_time_table_says_how_much_faster_the_filter_makes_ransac(tmp_path):
+def test_the_time_table_reports_the_speedup_over_ransac(tmp_path):
     text = report(tmp_path, [record("ransac", 0.3), record("cn+ransac", 0.5)])
     assert rows(text, "## Time")[2] == ["ransac", "10.0", "5.0", "0.0", "300.0", "315.0"]
-    assert "10.0 times as long" in text
+    assert "10.0× faster than RANSAC" in text
 
 
-def test_what_is_missing_is_said(tmp_path):
+def test_sections_without_results_name_what_is_missing(tmp_path):
     text = report(tmp_path, [record("poselib", 0.4)])
     for missing in (
         "differ in `loss` alone",
@@ -206,7 +206,7 @@ def test_what_is_missing_is_said(tmp_path):
     assert "(figure 7)" in text
 
 
-def test_poses_from_elsewhere_stand_beside_the_methods(tmp_path):
+def test_poses_of_other_programs_are_listed_with_the_methods(tmp_path):
     outside = record("demon", 0.2, features=None, keypoints=None)
     outside["scores"]["ms"] = {}
     text = report(tmp_path, [record("ransac", 0.3), outside])

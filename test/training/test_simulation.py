@@ -64,7 +64,7 @@ def test_inlier_ratios_span_two_to_seventy_percent(pairs):
         assert (pair.ys < 1e-4).sum() >= 8
 
 
-def test_right_matches_look_more_distinctive_than_wrong_ones(pairs):
+def test_true_matches_are_more_distinctive_than_outliers(pairs):
     right = np.concatenate([pair.ys < 1e-4 for pair in pairs])
     ratio = np.concatenate([pair.ratio for pair in pairs])
     mutual = np.concatenate([pair.mutual for pair in pairs])
@@ -72,7 +72,7 @@ def test_right_matches_look_more_distinctive_than_wrong_ones(pairs):
     assert mutual[right].mean() > mutual[~right].mean() + 0.2
 
 
-def test_keypoints_of_right_matches_turn_as_the_camera_does(pairs):
+def test_keypoints_of_true_matches_rotate_with_the_camera(pairs):
     def spread(angles):
         return 1 - np.abs(np.exp(1j * angles).mean())
 

@@ -1,4 +1,4 @@
-"""The differentiable geometry computes what the numpy one does, and its gradients are right."""
+"""The differentiable geometry agrees with the numpy one, its gradients with differences."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_distance_agrees_with_numpy():
 
 
 @pytest.mark.parametrize("conditioned", [False, True])
-def test_gradients_are_right(conditioned):
+def test_gradients_agree_with_finite_differences(conditioned):
     x0, x1 = batch(random_scene(0, points=14, noise_px=20.0), random_scene(1, 14, 20.0))
     weights = torch.rand(x0.shape[:2], dtype=torch.float64, requires_grad=True)
     probe = torch.randn(3, 3, dtype=torch.float64)

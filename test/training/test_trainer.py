@@ -13,18 +13,16 @@ from tiny_runs import (
     tiny,
     weights,
 )
-from torch import nn
 
 import training.run_log
 import training.trainer
 from lgc_ros.errors import CheckpointError, ConfigError, DatasetError
-from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint
-from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig
+from lgc_ros.filter.checkpoint import load_checkpoint
+from lgc_ros.filter.network import CorrespondenceNetwork
 from training.data.batches import Batches, SourceConfig
-from training.data.dump import Dump
 from training.objective import batch_losses, monitored_losses
 from training.trainer import train
-from training.validation import ValidationScore, validate
+from training.validation import ValidationScore
 
 
 def test_training_lowers_the_loss_on_pairs_it_has_not_seen(tmp_path):
@@ -163,33 +161,6 @@ def test_curves_are_means_and_both_methods_are_watched(monkeypatch, dumps, tmp_p
     for name in ("training", "validation"):
         assert set(shown[f"loss_classification/{name}"]) == {4, 8}
         assert set(shown[f"loss_regression/{name}"]) == {4, 8}
-
-
-class KnowsTheAnswer(nn.Module):
-    """Gives each match of the pairs of a dump, in their order, the logit its label asks for."""
-
-    def __init__(self, dump, right, wrong):
-        super().__init__()
-        self.where = nn.Parameter(torch.zeros(1))
-        self.labels = iter([dump[i].ys < 1e-4 for i in range(len(dump))])
-        self.right, self.wrong = right, wrong
-
-    def forward(self, x):
-        labels = torch.from_numpy(next(self.labels))
-        return torch.where(labels, self.right, self.wrong)[None]
-
-
-def test_validation_measures_what_the_network_keeps(dumps):
-    dump = Dump(dumps / "good.hdf5")
-    info = ModelInfo("any", "sift", NetworkConfig())
-    perfect = validate(KnowsTheAnswer(dump, 3.0, -3.0), dump, info, 1e-4, 100)
-    assert perfect.precision == perfect.recall == 1
-    blind = validate(KnowsTheAnswer(dump, 3.0, 3.0), dump, info, 1e-4, 100)
-    assert blind.recall == 1
-    assert blind.precision < 0.8
-    assert perfect.headline > blind.headline
-    assert perfect.closed_form > blind.closed_form
-    assert perfect.scalars()["map20_8pt"] > blind.scalars()["map20_8pt"]
 
 
 def test_classification_learns_log_odds_less_the_margin():

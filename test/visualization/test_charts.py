@@ -39,7 +39,7 @@ def test_the_pixels_of_a_map_are_those_of_the_drawn_curve():
 
 
 @pytest.mark.parametrize("values", [[5.0], [5.0, 5.0], [1.0, 2.0, 900.0]])
-def test_a_histogram_says_when_values_are_clipped(values):
+def test_the_label_of_a_histogram_mentions_clipped_values(values):
     svg = plot_histogram(values, "ms", float(np.median(values)))
     ElementTree.fromstring(svg)
     assert ("or more" in svg) == (max(values) > 100)

@@ -32,7 +32,7 @@ def test_a_report_needs_nothing_but_a_browser(finished_run, short_walk, tmp_path
     frames = data_of(page)["frames"]
     assert len(frames) == len(short_walk)
     assert all(frame["src"].startswith("data:image/jpeg;base64,") for frame in frames)
-    assert any("error" in frame["said"] for frame in frames) == with_truth
+    assert any("error" in frame["caption"] for frame in frames) == with_truth
 
 
 def test_pictures_of_long_runs_stay_few_and_evenly_spaced(finished_run, short_walk):

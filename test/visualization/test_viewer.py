@@ -15,9 +15,10 @@ pytest.importorskip("rerun", reason="needs the extra `view`")
 
 from recordings import points_of, read_recording
 
+from lgc_ros.visualization.matches import score_colours
 from lgc_ros.visualization.viewer import IMAGE, Viewer
 from lgc_ros.visualization.viewer_outputs import open_output
-from lgc_ros.visualization.viewer_parts import PIECE, score_colours
+from lgc_ros.visualization.viewer_parts import PIECE
 
 
 @pytest.fixture(scope="module")

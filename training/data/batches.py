@@ -18,6 +18,7 @@ from torch import Tensor
 from transforms3d.axangles import axangle2mat
 
 from lgc_ros.errors import ConfigError, DatasetError
+from lgc_ros.estimation.two_view import LABEL_THRESHOLD
 from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.geometry import epipolar as geometry
 from training.data.dump import Dump, LabelledPair
@@ -37,11 +38,11 @@ MIN_TRUE = 40
 HARD_SHARES = (0.02, 0.30)
 """Shares of true matches that make a pair hard: below the first there is little to learn from."""
 
-KEPT_BYTES = 1 << 30
-"""Memory for the pairs of a dump in each process that reads from it."""
+CACHE_BYTES = 1 << 30
+"""Memory for cached pairs of a dump in each process that reads from it."""
 
-SIDE = ("ratio", "mutual", "zoom", "roll")
-"""Attributes of each match of a pair besides its coordinates."""
+MATCH_ATTRIBUTES = ("ratio", "mutual", "zoom", "roll")
+"""What a pair holds of each match besides its coordinates."""
 
 PairSource = Callable[[np.random.Generator], LabelledPair]
 
@@ -91,12 +92,12 @@ class Batches(torch.utils.data.Dataset):
         batch: int,
         matches: int,
         side: tuple[str, ...] = (),
-        label_threshold: float = 1e-4,
+        label_threshold: float = LABEL_THRESHOLD,
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        self.sources = [open_source(s, matches, side, label_threshold) for s in sources]
+        self.sources = [open_pair_source(s, matches, side, label_threshold) for s in sources]
         weights = np.array([source.weight for source in sources], dtype=np.float64)
         self.probabilities = weights / weights.sum()
         self.steps = steps
@@ -123,11 +124,11 @@ class Batches(torch.utils.data.Dataset):
         return choose_matches(rng, source(rng), self.matches)
 
 
-def open_source(
+def open_pair_source(
     config: SourceConfig,
     matches: int,
     side: tuple[str, ...] = (),
-    label_threshold: float = 1e-4,
+    label_threshold: float = LABEL_THRESHOLD,
 ) -> PairSource:
     """The function that draws one pair, with the named side information, from a source."""
     if config.kind == "simulation":
@@ -145,7 +146,7 @@ def open_source(
 
 @dataclass(frozen=True)
 class _Varied:
-    """Pairs of a source, varied as its configuration asks for."""
+    """Pairs of a source with the random variations of its configuration."""
 
     config: SourceConfig
     source: PairSource
@@ -170,8 +171,8 @@ class _DumpPairs:
             weights = weights * hard_pair_weights(self.dump, hard, label_threshold)
             self.dump.close()
         self.cumulative = np.cumsum(weights)
-        self.kept: dict[int, LabelledPair] = {}
-        self.kept_bytes = 0
+        self.cache: dict[int, LabelledPair] = {}
+        self.cached_bytes = 0
 
     def __call__(self, rng: np.random.Generator) -> LabelledPair:
         drawn = rng.random() * self.cumulative[-1]
@@ -179,13 +180,13 @@ class _DumpPairs:
 
     def _read(self, index: int) -> LabelledPair:
         """A pair, cached after the first read: opening its datasets takes 5 ms."""
-        pair = self.kept.get(index)
+        pair = self.cache.get(index)
         if pair is None:
             pair = self.dump[index]
             size = sum(value.nbytes for value in vars(pair).values() if value is not None)
-            if self.kept_bytes + size <= KEPT_BYTES:
-                self.kept[index] = pair
-                self.kept_bytes += size
+            if self.cached_bytes + size <= CACHE_BYTES:
+                self.cache[index] = pair
+                self.cached_bytes += size
         return pair
 
 
@@ -194,7 +195,7 @@ def open_dump(path: Path, side: tuple[str, ...] = ()) -> Dump:
     dump = Dump(path)
     if len(dump) == 0:
         raise DatasetError(f"{path} holds no pairs: prepare it with a lower visibility limit")
-    needed = SIDE if "consensus" in side else side
+    needed = MATCH_ATTRIBUTES if "consensus" in side else side
     missing = [name for name in needed if getattr(dump[0], name) is None]
     if missing:
         raise DatasetError(
@@ -240,7 +241,7 @@ def choose_matches(rng: np.random.Generator, pair: LabelledPair, count: int) -> 
 
 def _matches_of(pair: LabelledPair, chosen: np.ndarray) -> LabelledPair:
     """The pair reduced to the matches selected by a mask or by indices."""
-    known = {name: getattr(pair, name) for name in SIDE}
+    known = {name: getattr(pair, name) for name in MATCH_ATTRIBUTES}
     side = {name: None if value is None else value[chosen] for name, value in known.items()}
     return replace(pair, xs=pair.xs[chosen], ys=pair.ys[chosen], **side)
 

@@ -36,13 +36,13 @@ def read_bundler(
         if camera_count != len(names):
             raise DatasetError(
                 f"{path} has {camera_count} cameras but {path.parent / image_list} lists "
-                f"{len(names)} images: give the list this model was made from."
+                f"{len(names)} images: give the list this model was made from"
             )
         cameras = [[float(next(tokens)) for _ in range(15)] for _ in range(camera_count)]
         tracks = [_read_track(tokens) for _ in range(point_count)]
     except (StopIteration, ValueError) as error:
         raise DatasetError(
-            f"{path} is not a complete Bundler v0.3 file ({error!r}): export it again."
+            f"{path} is not a complete Bundler v0.3 file ({error!r}): export it again"
         ) from error
 
     index, posed_images = {}, []

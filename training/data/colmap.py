@@ -42,7 +42,7 @@ def read_colmap(
         import pycolmap
     except ImportError as error:
         raise ConfigError(
-            "reading COLMAP models needs pycolmap: install the 'training' extra."
+            "reading COLMAP models needs pycolmap: install the 'training' extra"
         ) from error
 
     folder = Path(folder)
@@ -51,7 +51,7 @@ def read_colmap(
         reconstruction = pycolmap.Reconstruction(str(model_path))
     except Exception as error:  # pycolmap turns a failed check into various types
         raise DatasetError(
-            f"{model_path} is not a readable COLMAP model ({error}): export it again."
+            f"{model_path} is not a readable COLMAP model ({error}): export it again"
         ) from error
     posed = [image for _, image in sorted(reconstruction.images.items()) if image.has_pose]
     index = {image.image_id: number for number, image in enumerate(posed)}
@@ -77,7 +77,7 @@ def _find_model(folder: Path, model: str | None) -> Path:
             return place
     raise DatasetError(
         f"no cameras.bin or cameras.txt in {', '.join(map(str, places))}: "
-        "name the folder of the COLMAP model (option 'model')."
+        "name the folder of the COLMAP model (option 'model')"
     )
 
 
@@ -86,7 +86,7 @@ def _camera(camera, model_path: Path) -> Camera:
     if name not in _MODELS:
         raise DatasetError(
             f"{model_path}: camera model {name} is not supported; undistort the images with "
-            f"`colmap image_undistorter`, or use one of {', '.join(_MODELS)}."
+            f"`colmap image_undistorter`, or use one of {', '.join(_MODELS)}"
         )
     model, size = _MODELS[name]
     extra = np.asarray(camera.params)[list(camera.extra_params_idxs())]

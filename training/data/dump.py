@@ -62,11 +62,11 @@ class Dump:
         if names:
             raise DatasetError(
                 f"{self.path} has no group {', '.join(names)}: it is not an OANet data dump; "
-                "make one with `python -m training prepare`."
+                "make one with `python -m training prepare`"
             )
         self._count = len(self._open()["xs"])
         if any(len(self._open()[name]) != self._count for name in REQUIRED):
-            raise DatasetError(f"{self.path} is incomplete: make it again.")
+            raise DatasetError(f"{self.path} is incomplete: make it again")
 
     def __len__(self) -> int:
         return self._count
@@ -104,7 +104,7 @@ class Dump:
             except OSError as error:
                 raise DatasetError(
                     f"{self.path} is not a readable hdf5 dump ({error}): "
-                    "make one with `python -m training prepare`."
+                    "make one with `python -m training prepare`"
                 ) from error
         return self._file
 

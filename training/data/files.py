@@ -9,25 +9,24 @@ import cv2
 import h5py
 import numpy as np
 
-from lgc_ros.errors import CameraError, DatasetError
+from lgc_ros.errors import CameraError, DatasetError, SourceError
 from lgc_ros.geometry.camera import Camera
+from lgc_ros.sources import files
 
 
 def existing(path: Path, remedy: str) -> Path:
     """The path itself, if it is there."""
     if not path.exists():
-        raise DatasetError(f"{path} is missing: {remedy}.")
+        raise DatasetError(f"{path} is missing: {remedy}")
     return path
 
 
 def read_lines(path: Path, remedy: str) -> list[str]:
     """Non-empty lines of a text file, stripped, without comments (`#`)."""
     try:
-        text = existing(path, remedy).read_text(encoding="utf-8")
-    except (UnicodeDecodeError, OSError) as error:
-        raise DatasetError(f"{path} cannot be read as text ({error}): {remedy}.") from error
-    lines = (line.strip() for line in text.splitlines())
-    return [line for line in lines if line and not line.startswith("#")]
+        return files.read_lines(path, remedy)
+    except SourceError as error:
+        raise DatasetError(str(error)) from error
 
 
 def read_numbers(path: Path, shape: Sequence[int], remedy: str) -> np.ndarray:
@@ -37,17 +36,17 @@ def read_numbers(path: Path, shape: Sequence[int], remedy: str) -> np.ndarray:
         values = np.array([float(token) for token in tokens])
     except ValueError as error:
         raise DatasetError(
-            f"{path} contains something other than numbers ({error}): {remedy}."
+            f"{path} contains something other than numbers ({error}): {remedy}"
         ) from error
     try:
         values = values.reshape(shape)
     except ValueError as error:
         raise DatasetError(
-            f"{path} holds {values.size} numbers, which is not of shape {tuple(shape)}: {remedy}."
+            f"{path} holds {values.size} numbers, which is not of shape {tuple(shape)}: {remedy}"
         ) from error
     if values.size == 0 or not np.isfinite(values).all():
         state = "is empty" if values.size == 0 else "holds NaN or infinity"
-        raise DatasetError(f"{path} {state}: {remedy}.")
+        raise DatasetError(f"{path} {state}: {remedy}")
     return values
 
 
@@ -61,7 +60,7 @@ def read_hdf5(path: Path, remedy: str) -> dict[str, np.ndarray]:
                 if isinstance(item, h5py.Dataset)
             }
     except OSError as error:
-        raise DatasetError(f"{path} is not a readable hdf5 file ({error}): {remedy}.") from error
+        raise DatasetError(f"{path} is not a readable hdf5 file ({error}): {remedy}") from error
 
 
 def make_camera(
@@ -75,7 +74,7 @@ def make_camera(
     try:
         return Camera.from_K(K, *size, D, model)
     except CameraError as error:
-        raise DatasetError(f"{path}: {error}.") from error
+        raise DatasetError(f"{path}: {error}") from error
 
 
 def image_size(path: Path) -> tuple[int, int]:
@@ -85,5 +84,5 @@ def image_size(path: Path) -> tuple[int, int]:
         cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION,
     )
     if image is None:
-        raise DatasetError(f"{path} is not a readable image: replace it or drop it from the list.")
+        raise DatasetError(f"{path} is not a readable image: replace it or drop it from the list")
     return image.shape[1], image.shape[0]

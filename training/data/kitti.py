@@ -24,14 +24,14 @@ def read_kitti(folder: Path, camera: int = 0, min_gap: int = 1, max_gap: int = 5
     remedy = "give a KITTI odometry sequence with image_0/, calib.txt and poses.txt"
     paths = images_in(existing(folder / f"image_{camera}", remedy))
     if not paths:
-        raise DatasetError(f"{folder / f'image_{camera}'} holds no images: {remedy}.")
+        raise DatasetError(f"{folder / f'image_{camera}'} holds no images: {remedy}")
     P = read_projections(folder / "calib.txt").get(f"P{camera}")
     if P is None:
-        raise DatasetError(f"{folder / 'calib.txt'} has no line 'P{camera}:': {remedy}.")
+        raise DatasetError(f"{folder / 'calib.txt'} has no line 'P{camera}:': {remedy}")
     model = make_camera(folder / "calib.txt", P[:, :3], image_size(paths[0]))
     pose_path = find_poses(folder)
     if pose_path is None:
-        raise DatasetError(f"{folder} has no poses.txt: {remedy}.")
+        raise DatasetError(f"{folder} has no poses.txt: {remedy}")
     T_cw = np.linalg.inv(read_poses(pose_path, paths) @ T_camera0_camera(P))
     images = tuple(
         PosedImage(

@@ -33,7 +33,7 @@ def read_nvm(
         tracks = [_track(next(lines)) for _ in range(int(next(lines)))]
     except (StopIteration, ValueError, IndexError) as error:
         raise DatasetError(
-            f"{path} is not a complete NVM_V3 file ({error!r}): export it again."
+            f"{path} is not a complete NVM_V3 file ({error!r}): export it again"
         ) from error
     return sfm_scene(path.resolve().stem, path, posed_images, tracks, shared_points_above)
 

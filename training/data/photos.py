@@ -82,7 +82,7 @@ def read_photos(
         max_reprojection_px, max_epipolar_px, min_agreeing: limits of :class:`Quality`.
     """
     if camera not in CAMERAS:
-        raise ConfigError(f"camera is {camera!r}, it must be one of {', '.join(CAMERAS)}.")
+        raise ConfigError(f"camera is {camera!r}, it must be one of {', '.join(CAMERAS)}")
     folder = Path(folder)
     place = Path(models) / folder.resolve().name if models else folder / "sparse"
     done = place / QUALITY_FILE
@@ -91,7 +91,7 @@ def read_photos(
             raise DatasetError(
                 f"{place} exists but was not made by the reader 'photos', which would replace it: "
                 "read it with the reader 'colmap', or name another folder with the option "
-                "'models'."
+                "'models'"
             )
         work = place.with_name(f"{place.name}.work")
         photos = _photos(folder)
@@ -109,7 +109,7 @@ def read_photos(
         raise DatasetError(
             f"the reconstruction of {folder} is doubtful ({'; '.join(problems)}): take more "
             "photos that overlap, set 'camera' to what they were taken with, or raise the limits "
-            f"if {done} is good enough for you."
+            f"if {done} is good enough for you"
         )
     return read_colmap(folder, ".", str(place.resolve()), shared_points_above)
 
@@ -138,12 +138,12 @@ def _problems(
 
 def _photos(folder: Path) -> list[str]:
     if not folder.is_dir():
-        raise DatasetError(f"{folder} is not a folder: name one that holds photos.")
+        raise DatasetError(f"{folder} is not a folder: name one that holds photos")
     names = sorted(p.name for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES)
     if len(names) < 3:
         raise DatasetError(
             f"{folder} holds {len(names)} photos: structure from motion needs at least 3, "
-            "better 20, that overlap."
+            "better 20, that overlap"
         )
     return names
 
@@ -154,7 +154,7 @@ def _reconstruct(folder: Path, photos: list[str], work: Path, camera: str, keypo
         import pycolmap
     except ImportError as error:
         raise ConfigError(
-            "structure from motion needs pycolmap: install the 'training' extra."
+            "structure from motion needs pycolmap: install the 'training' extra"
         ) from error
 
     try:
@@ -162,7 +162,7 @@ def _reconstruct(folder: Path, photos: list[str], work: Path, camera: str, keypo
     except OSError as error:
         raise DatasetError(
             f"the reconstruction cannot be written to {work} ({error}): name a folder for it "
-            "with the option 'models'."
+            "with the option 'models'"
         ) from error
     database = work / "database.db"
     extraction = pycolmap.FeatureExtractionOptions()
@@ -187,7 +187,7 @@ def _reconstruct(folder: Path, photos: list[str], work: Path, camera: str, keypo
     if not found:
         raise DatasetError(
             f"structure from motion cannot initialize from any two photos of {folder}: "
-            "they must overlap and be taken from different places."
+            "they must overlap and be taken from different places"
         )
     number, model = max(found.items(), key=lambda item: item[1].num_reg_images())
     return attempts / str(number), model

@@ -37,14 +37,14 @@ def read_pickled_pairs(path: Path, count: int) -> np.ndarray:
         pairs = np.array([[_index(i), _index(j)] for i, j in content])
     except Exception as error:  # a hostile or broken pickle may raise anything
         raise DatasetError(
-            f"{path} contains something other than pairs ({error}): {remedy}."
+            f"{path} contains something other than pairs ({error}): {remedy}"
         ) from error
     if len(pairs) == 0:
-        raise DatasetError(f"{path} holds no pairs: {remedy}.")
+        raise DatasetError(f"{path} holds no pairs: {remedy}")
     if pairs.min() < 0 or pairs.max() >= count:
         raise DatasetError(
             f"{path} names image {pairs.max()} but there are {count} images: "
-            "use the pair list of this sequence and split."
+            "use the pair list of this sequence and split"
         )
     return pairs
 

@@ -43,7 +43,7 @@ def read_raw(
     if principal_point not in PRINCIPAL_POINTS:
         raise ConfigError(
             f"principal_point '{principal_point}' is unknown: use 'offset' (from the image centre,"
-            " the paper's release and OANet) or 'absolute' (in pixels, image-matching benchmark)."
+            " the paper's release and OANet) or 'absolute' (in pixels, image-matching benchmark)"
         )
     folder = Path(folder)
     image_paths = _listed(folder, "images.txt")
@@ -72,11 +72,11 @@ def _listed(folder: Path, list_name: str, count: int | None = None) -> list[Path
         list_path, "point at a folder with images.txt, calibration.txt, visibility.txt"
     )
     if not lines:
-        raise DatasetError(f"{list_path} is empty: list one path per image.")
+        raise DatasetError(f"{list_path} is empty: list one path per image")
     if count is not None and len(lines) != count:
         raise DatasetError(
             f"{list_path} lists {len(lines)} files for {count} images: "
-            "line i must belong to image i."
+            "line i must belong to image i"
         )
     return [
         existing(folder / line, f"restore it, or drop image {number} from all lists of {folder}")
@@ -95,10 +95,10 @@ def _posed_image(
         if value is None or value.size != np.prod(shape) or not np.isfinite(value).all():
             found = "nothing" if value is None else f"shape {value.shape} or values not finite"
             raise DatasetError(
-                f"{calibration_path}: {key} should be {shape}, found {found}: {remedy}."
+                f"{calibration_path}: {key} should be {shape}, found {found}: {remedy}"
             )
         values[key] = np.asarray(value, dtype=float).reshape(shape)
-    # A scalar `imsize` has been seen in released files: only the image knows then.
+    # Some released files have a scalar `imsize`; the size then comes from the image.
     imsize = data.get("imsize")
     has_size = imsize is not None and imsize.size == 2
     width, height = (int(v) for v in imsize.reshape(2)) if has_size else image_size(image_path)

@@ -44,11 +44,11 @@ def scene_paths(reader: str, pattern: str) -> list[str]:
 def read_scene(reader: str, path: Path, options: dict) -> PosedScene:
     """Read a scene with the named reader; wrong names and options raise a ConfigError."""
     if reader not in READERS:
-        raise ConfigError(f"unknown reader '{reader}': use one of {', '.join(READERS)}.")
+        raise ConfigError(f"unknown reader '{reader}': use one of {', '.join(READERS)}")
     signature = inspect.signature(READERS[reader])
     try:
         signature.bind(path, **options)
     except TypeError as error:
         known = ", ".join(list(signature.parameters)[1:])
-        raise ConfigError(f"reader '{reader}': {error}; its options are {known}.") from error
+        raise ConfigError(f"reader '{reader}': {error}; its options are {known}") from error
     return READERS[reader](path, **options)

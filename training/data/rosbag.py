@@ -10,7 +10,10 @@ import numpy as np
 from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.encoding import image_from_message
-from lgc_ros.sources.bag_reader import open_bag
+from lgc_ros.images.stamps import stamp_ns
+from lgc_ros.sources.bag_reader import open_bag, topic_connections
+from lgc_ros.sources.bag_topics import read_camera
+from lgc_ros.sources.bag_types import IMAGE_TYPES
 from lgc_ros.sources.trajectory import read_trajectory
 from training.data.scene import PosedScene, pairs_by_gap
 from training.data.tracked import tracked_images
@@ -39,14 +42,13 @@ def read_rosbag(
     name = path.resolve().stem
     with open_bag(path) as reader:
         model = _camera(reader, path, camera, camera_info_topic)
-        connections = _topic(reader, path, image_topic)
+        connections = topic_connections(reader, path, image_topic, IMAGE_TYPES)
         frames = []
         for number, (connection, log_time_ns, data) in enumerate(reader.messages(connections)):
             if number % every == 0:
-                stamp = reader.deserialize(data, connection.msgtype).header.stamp
-                stamp_ns = stamp.sec * 1_000_000_000 + stamp.nanosec
-                load = partial(_load, path, image_topic, log_time_ns, stamp_ns)
-                frames.append((f"{stamp_ns}.png", stamp_ns, load, None))
+                image_ns = stamp_ns(reader.deserialize(data, connection.msgtype).header.stamp)
+                load = partial(_load, path, image_topic, log_time_ns, image_ns)
+                frames.append((f"{image_ns}.png", image_ns, load, None))
     images, numbers = tracked_images(
         frames,
         model,
@@ -58,22 +60,14 @@ def read_rosbag(
     return PosedScene(name, images, pairs_by_gap(numbers, min_gap, max_gap))
 
 
-def _load(path: Path, topic: str, log_time_ns: int, stamp_ns: int) -> np.ndarray:
+def _load(path: Path, topic: str, log_time_ns: int, image_ns: int) -> np.ndarray:
     with open_bag(path) as reader:
-        connections = _topic(reader, path, topic)
+        connections = topic_connections(reader, path, topic, IMAGE_TYPES)
         for connection, _, data in reader.messages(connections, log_time_ns, log_time_ns + 1):
             message = reader.deserialize(data, connection.msgtype)
-            if message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec == stamp_ns:
+            if stamp_ns(message.header.stamp) == image_ns:
                 return image_from_message(message)
-    raise DatasetError(f"{path} has no image at {stamp_ns} ns any more: the bag was changed.")
-
-
-def _topic(reader, path: Path, topic: str) -> list:
-    connections = [connection for connection in reader.connections if connection.topic == topic]
-    if not connections:
-        topics = ", ".join(sorted({connection.topic for connection in reader.connections}))
-        raise DatasetError(f"{path} has no topic {topic}: use one of {topics}.")
-    return connections
+    raise DatasetError(f"{path} has no image at {image_ns} ns any more: the bag was changed")
 
 
 def _camera(reader, path: Path, camera: str | None, camera_info_topic: str | None) -> Camera:
@@ -81,17 +75,14 @@ def _camera(reader, path: Path, camera: str | None, camera_info_topic: str | Non
         return Camera.from_yaml(path.parent / camera)
     if camera_info_topic is None:
         raise ConfigError(
-            "a bag needs its camera: give 'camera' (YAML file) or 'camera_info_topic'."
+            "a bag needs its camera: give 'camera' (YAML file) or 'camera_info_topic'"
         )
-    connections = _topic(reader, path, camera_info_topic)
-    for connection, _, data in reader.messages(connections):
-        return Camera.from_camera_info(reader.deserialize(data, connection.msgtype))
-    raise DatasetError(f"{path}: topic {camera_info_topic} is empty: give 'camera' instead.")
+    return read_camera(reader, path, camera_info_topic, rectified=False)
 
 
 def _transform(values: list[float] | None) -> np.ndarray | None:
     if values is None:
         return None
     if len(values) != 16:
-        raise ConfigError(f"T_body_camera has {len(values)} numbers: give 16, row by row.")
+        raise ConfigError(f"T_body_camera has {len(values)} numbers: give 16, row by row")
     return np.reshape(values, (4, 4)).astype(float)

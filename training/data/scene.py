@@ -57,7 +57,7 @@ def pairs_above(visibility: np.ndarray, threshold: float) -> np.ndarray:
 def pairs_by_gap(frames: np.ndarray, min_gap: int, max_gap: int) -> np.ndarray:
     """Pairs, in both orders, of images whose frame numbers are min_gap..max_gap apart."""
     if not 1 <= min_gap <= max_gap:
-        raise ConfigError(f"frame gaps {min_gap}..{max_gap} are empty: use 1 <= min <= max.")
+        raise ConfigError(f"frame gaps {min_gap}..{max_gap} are empty: use 1 <= min <= max")
     gap = np.abs(frames[:, None] - frames[None, :])
     return np.argwhere((gap >= min_gap) & (gap <= max_gap))
 
@@ -79,7 +79,7 @@ def split_scene(
     The shuffle depends only on the seed and the number of images.
     """
     if split not in SPLITS:
-        raise ConfigError(f"unknown split '{split}': use one of {', '.join(SPLITS)}.")
+        raise ConfigError(f"unknown split '{split}': use one of {', '.join(SPLITS)}")
     count = len(scene.images)
     ends = np.rint(np.cumsum((0, *ratio)) / sum(ratio) * count).astype(int)
     order = np.random.default_rng(seed).permutation(count)
@@ -101,7 +101,7 @@ def usable_pairs(scene: PosedScene, max_pairs: int | None = None, seed: int = 0)
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= len(scene.images)):
         raise DatasetError(
             f"{scene.name}: a pair names image {int(pairs.max())} of {len(scene.images)}; "
-            "give the pair list that belongs to these images."
+            "give the pair list that belongs to these images"
         )
     centres = np.array([-image.R_cw.T @ image.t_cw for image in scene.images]).reshape(-1, 3)
     baseline = np.linalg.norm(centres[pairs[:, 0]] - centres[pairs[:, 1]], axis=1)

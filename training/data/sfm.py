@@ -46,14 +46,12 @@ def sfm_scene(
 ) -> PosedScene:
     """The scene of a model, its pairs chosen by shared points."""
     if len(images) < 2:
-        raise DatasetError(
-            f"{model} has {len(images)} posed images: give a model with at least 2."
-        )
+        raise DatasetError(f"{model} has {len(images)} posed images: give a model with at least 2")
     try:
         shared = shared_points(len(images), tracks)
     except IndexError as error:
         raise DatasetError(
-            f"{model}: a point is seen by an image that is not there ({error}): export it again."
+            f"{model}: a point is seen by an image that is not there ({error}): export it again"
         ) from error
     return PosedScene(name, tuple(images), pairs_above(shared, shared_points_above))
 

@@ -29,7 +29,7 @@ def read_strecha(folder: Path, max_angle_deg: float = 45.0) -> PosedScene:
     )
     if not paths:
         raise DatasetError(
-            f"{folder / 'images'} holds no images ({', '.join(_ENDINGS)}): {remedy}."
+            f"{folder / 'images'} holds no images ({', '.join(_ENDINGS)}): {remedy}"
         )
     images = tuple(_posed_image(folder, path) for path in paths)
     axes = np.stack([image.R_cw[2] for image in images])

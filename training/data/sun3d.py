@@ -15,7 +15,7 @@ from lgc_ros.images.frame import read_image
 from training.data.files import existing, image_size, make_camera, read_numbers
 from training.data.scene import PosedImage, PosedScene, pairs_above
 
-LOGGER = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 MAX_DEPTH_DELAY_US = 50_000  # a depth frame further away in time shows another view
 LOOKUP_STEP = 4  # depth is looked up in every 4th row and column,
@@ -41,7 +41,7 @@ def read_sun3d(folder: Path, every: int = 10, visibility_above: float = 0.5) -> 
     for path, pose in list(zip(image_paths, poses_wc, strict=True))[::every]:
         depth_path = _nearest_in_time(path, depth_paths)
         if depth_path is None:
-            LOGGER.warning("%s has no depth within %d us, left out", path, MAX_DEPTH_DELAY_US)
+            log.warning("%s has no depth within %d us, left out", path, MAX_DEPTH_DELAY_US)
             continue
         R_cw = pose[:, :3].T
         t_cw = -R_cw @ pose[:, 3]
@@ -49,7 +49,7 @@ def read_sun3d(folder: Path, every: int = 10, visibility_above: float = 0.5) -> 
         images.append(PosedImage(f"image/{path.name}", camera, R_cw, t_cw, load, path))
         depths.append(read_sun3d_depth(depth_path)[::LOOKUP_STEP, ::LOOKUP_STEP])
     if not images:
-        raise DatasetError(f"{folder}: no image has a depth frame at its time: {remedy}.")
+        raise DatasetError(f"{folder}: no image has a depth frame at its time: {remedy}")
     visibility = depth_visibility(images, depths)
     return PosedScene(
         folder.resolve().name, tuple(images), pairs_above(visibility, visibility_above)
@@ -61,7 +61,7 @@ def read_sun3d_depth(path: Path) -> np.ndarray:
     stored = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
     if stored is None or stored.dtype != np.uint16 or stored.ndim != 2:
         raise DatasetError(
-            f"{path} is not a readable 16-bit depth image: download this frame again."
+            f"{path} is not a readable 16-bit depth image: download this frame again"
         )
     millimetres = (stored >> 3) | (stored << 13)
     return millimetres.astype(np.float32) / 1000
@@ -110,12 +110,12 @@ def _numbered(folder: Path, remedy: str) -> list[Path]:
     """Files `<index>-<timestamp>.*` in the order of their index."""
     paths = [path for path in existing(folder, remedy).iterdir() if "-" in path.stem]
     if not paths:
-        raise DatasetError(f"{folder} holds no files <index>-<timestamp>: {remedy}.")
+        raise DatasetError(f"{folder} holds no files <index>-<timestamp>: {remedy}")
     try:
         return sorted(paths, key=lambda path: int(path.stem.split("-")[0]))
     except ValueError as error:
         raise DatasetError(
-            f"{folder} holds a file that is not named <index>-<timestamp> ({error}): remove it."
+            f"{folder} holds a file that is not named <index>-<timestamp> ({error}): remove it"
         ) from error
 
 
@@ -134,7 +134,7 @@ def _extrinsics(folder: Path, count: int, remedy: str) -> np.ndarray:
     """Camera-to-world poses (count, 3, 4)."""
     files = sorted(existing(folder, remedy).glob("*.txt"))
     if not files:
-        raise DatasetError(f"{folder} holds no pose file: {remedy}.")
+        raise DatasetError(f"{folder} holds no pose file: {remedy}")
     newest = files[-1]  # named by date
     return read_numbers(
         newest, (count, 3, 4), f"it must hold a 3x4 pose for each of {count} images"

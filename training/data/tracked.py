@@ -41,6 +41,6 @@ def tracked_images(
     if not images:
         raise DatasetError(
             f"{where}: none of {len(frames)} images lies between two poses {max_gap_s} s apart or "
-            "less: give the trajectory of this recording, with stamps on the same clock."
+            "less: give the trajectory of this recording, with stamps on the same clock"
         )
     return tuple(images), np.array(numbers)

@@ -20,7 +20,7 @@ from lgc_ros.errors import ConfigError, OutputError, SourceError
 from lgc_ros.ros.bags.topics import message_class, recorded_qos, requested_qos, typestore_of
 from lgc_ros.ros.session import POLL_S, SILENT_S, Session
 from lgc_ros.runtime.output_files import explained, reason
-from lgc_ros.sources.mcap_salvage import leftover, unfinished
+from lgc_ros.sources.interrupted_recording import interruption_hint, partial_recording
 
 log = logging.getLogger(__name__)
 
@@ -224,11 +224,11 @@ def bag_writer(out: Path) -> Iterator[BagWriter]:
         OutputError: it cannot be written, or not to its end.
     """
     single = out.suffix == ".mcap"
-    folder = unfinished(out) if single else out
+    folder = partial_recording(out) if single else out
     if out.exists():
         raise SourceError(f"{out} already exists: choose another name, or remove it")
     if folder.exists():
-        raise SourceError(f"{leftover(folder)}; choose another name, or remove it")
+        raise SourceError(f"{interruption_hint(folder)}; choose another name, or remove it")
     writer = BagWriter(folder)
     with explained(folder):
         writer.open()
@@ -261,5 +261,5 @@ def _failed(writer: BagWriter, folder: Path, out: Path, error: OSError) -> Outpu
     if not writer.give_up():
         shutil.rmtree(folder)
         return OutputError(f"nothing was recorded: cannot write {out}: {reason(error)}")
-    part = folder.rename(unfinished(out)) if folder == out else folder
-    return OutputError(f"the recording is incomplete: {reason(error)}; {leftover(part)}")
+    part = folder.rename(partial_recording(out)) if folder == out else folder
+    return OutputError(f"the recording is incomplete: {reason(error)}; {interruption_hint(part)}")

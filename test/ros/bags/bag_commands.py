@@ -94,7 +94,7 @@ def stamps(heard):
 
 
 def lgc(folder, *words, domain=None):
-    """Runs a command to its end; exit code and all it said, white space folded."""
+    """Runs a command to its end; exit code and all it printed, white space folded."""
     done = completed(folder, lgc_command(*words), domain)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 

@@ -86,6 +86,6 @@ def test_a_node_that_never_answers_ends_playback_with_its_diagnostics(bag, tmp_p
         player.spin_until(lambda: len(set(stamps(images))) == 2, "the next image")
         report("robot: odometry", "nobody publishes images", 1)
         assert player.process.wait(DEADLINE_S) == 1
-        said = " ".join(player.log.split())
-        assert "error: /robot/answer answered 0 of 3 images, and none of the last 3" in said
-        assert "/diagnostics says: no transform to the camera" in said
+        printed = " ".join(player.log.split())
+        assert "error: /robot/answer answered 0 of 3 images, and none of the last 3" in printed
+        assert "/diagnostics says: no transform to the camera" in printed

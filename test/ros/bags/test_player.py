@@ -44,8 +44,8 @@ def test_a_played_bag_is_recorded_byte_by_byte(bags, storage, tmp_path):
     domain, out = free_domain(), tmp_path / "out.mcap"
     waits = [word for topic in TYPES for word in ("--wait-for-subscribers", topic)]
     with recording(tmp_path, out, *TYPES, domain=domain) as recorder:
-        code, said = lgc(tmp_path, "play", bags[storage], *waits, domain=domain)
-        assert code == 0, said
+        code, printed = lgc(tmp_path, "play", bags[storage], *waits, domain=domain)
+        assert code == 0, printed
         assert recorder.end() == 0, recorder.log
     assert content(out) == content(bags[storage])
     assert [serialized_stamp_ns(data) for data in content(out)[IMAGES]] == STAMPS_NS
@@ -127,17 +127,19 @@ def test_waiting_for_a_misspelled_topic_ends_with_the_topic_that_exists(
 
 
 def test_waiting_where_no_other_node_runs_ends_with_what_to_check(bag, tmp_path):
-    code, said = lgc(tmp_path, "play", bag, "--in-step-with", "/answer", "--wait-timeout", 0.5)
+    code, printed = lgc(tmp_path, "play", bag, "--in-step-with", "/answer", "--wait-timeout", 0.5)
     assert code == 1
-    assert "there is none of any topic; check that the other node runs, and ROS_DOMAIN_ID" in said
+    assert (
+        "there is none of any topic; check that the other node runs, and ROS_DOMAIN_ID" in printed
+    )
 
 
 def test_unknown_topics_are_refused_with_the_available_ones(bag, tmp_path):
     for words in (("--topics", "/nope"), ("--remap", "/nope:=/x")):
-        code, said = lgc(tmp_path, "play", bag, *words)
+        code, printed = lgc(tmp_path, "play", bag, *words)
         assert code == 1
-        assert "has no /nope; it has" in said
-        assert all(topic in said for topic in TYPES)
+        assert "has no /nope; it has" in printed
+        assert all(topic in printed for topic in TYPES)
 
 
 @pytest.mark.parametrize(
@@ -150,10 +152,10 @@ def test_unknown_topics_are_refused_with_the_available_ones(bag, tmp_path):
     ids=str,
 )
 def test_the_player_refuses_invalid_topic_names(bag, tmp_path, words):
-    code, said = lgc(tmp_path, "play", bag, *words)
+    code, printed = lgc(tmp_path, "play", bag, *words)
     assert code == 1
-    assert f"error: '{words[1].rpartition(':=')[2]}' is not a valid topic name" in said
-    assert "Traceback" not in said
+    assert f"error: '{words[1].rpartition(':=')[2]}' is not a valid topic name" in printed
+    assert "Traceback" not in printed
 
 
 def test_a_message_type_that_is_not_installed_is_skipped_with_the_remedy(tmp_path):
@@ -163,13 +165,13 @@ def test_a_message_type_that_is_not_installed_is_skipped_with_the_remedy(tmp_pat
             connection = writer.add_connection(topic, kind, typestore=STORE)
             message = STORE.types[kind](5) if topic == APPLES else messages(START_NS)[INFOS]
             writer.write(connection, START_NS, bytes(STORE.serialize_cdr(message, kind)))
-    code, said = lgc(tmp_path, "play", tmp_path / "bag")
+    code, printed = lgc(tmp_path, "play", tmp_path / "bag")
     assert code == 0
-    assert "skipping /apples: the message type fruit_msgs/msg/Apple is not installed" in said
-    assert "ros-$ROS_DISTRO-fruit-msgs" in said
-    code, said = lgc(tmp_path, "play", tmp_path / "bag", "--topics", APPLES)
+    assert "skipping /apples: the message type fruit_msgs/msg/Apple is not installed" in printed
+    assert "ros-$ROS_DISTRO-fruit-msgs" in printed
+    code, printed = lgc(tmp_path, "play", tmp_path / "bag", "--topics", APPLES)
     assert code == 1
-    assert "no topic of this bag can be published" in said
+    assert "no topic of this bag can be published" in printed
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_without_ros_the_error_names_the_remedy(command, tmp_path):
         [sys.executable, "-c", script, *words], capture_output=True, text=True, cwd=tmp_path
     )
     assert done.returncode == 1
-    said = " ".join(done.stderr.split())
-    assert "ROS 2 is not installed" in said
-    assert "pip install 'lgc_ros[jazzy]'" in said
-    assert "Traceback" not in said
+    printed = " ".join(done.stderr.split())
+    assert "ROS 2 is not installed" in printed
+    assert "pip install 'lgc_ros[jazzy]'" in printed
+    assert "Traceback" not in printed

@@ -54,9 +54,9 @@ def test_a_recording_is_complete_after_a_signal(bag, tmp_path, signals):
     assert not is_cut_off(out)
     images = content(out)[IMAGES]
     assert set(images) <= set(content(bag)[IMAGES])
-    said = " ".join(recorder.log.split())
-    assert f"{IMAGES} {len(images)}" in said
-    assert "no messages on /silent" in said
+    printed = " ".join(recorder.log.split())
+    assert f"{IMAGES} {len(images)}" in printed
+    assert "no messages on /silent" in printed
     assert list(tmp_path.glob("*.part")) == []
 
 
@@ -76,8 +76,8 @@ def test_everything_is_recorded_into_a_folder(bag, tmp_path):
     domain, out = free_domain(), tmp_path / "folder"
     waits = [word for topic in TYPES for word in ("--wait-for-subscribers", topic)]
     with recording(tmp_path, out, "--all", domain=domain) as recorder:
-        code, said = lgc(tmp_path, "play", bag, *waits, domain=domain)
-        assert code == 0, said
+        code, printed = lgc(tmp_path, "play", bag, *waits, domain=domain)
+        assert code == 0, printed
         assert recorder.end() == 0, recorder.log
     assert (out / "metadata.yaml").is_file()
     recorded = content(out)
@@ -105,18 +105,18 @@ def test_a_recording_ends_after_a_given_duration(bag, tmp_path):
 
 
 def test_the_recorder_refuses_invalid_topic_names(tmp_path):
-    code, said = lgc(tmp_path, "record", tmp_path / "out.mcap", IMAGES, "/two words")
+    code, printed = lgc(tmp_path, "record", tmp_path / "out.mcap", IMAGES, "/two words")
     assert code == 1
-    assert "error: '/two words' is not a valid topic name" in said
-    assert "Traceback" not in said
+    assert "error: '/two words' is not a valid topic name" in printed
+    assert "Traceback" not in printed
     assert not list(tmp_path.glob("out*")), "nothing is half written"
 
 
 def test_an_existing_file_is_not_overwritten(tmp_path):
     (tmp_path / "out.mcap").touch()
-    code, said = lgc(tmp_path, "record", tmp_path / "out.mcap", "--all")
+    code, printed = lgc(tmp_path, "record", tmp_path / "out.mcap", "--all")
     assert code == 1
-    assert "already exists" in said
+    assert "already exists" in printed
 
 
 @pytest.mark.parametrize("name", ["out.mcap", "folder"])
@@ -147,14 +147,14 @@ def test_what_kill_9_leaves_is_evaluated_and_named_to_who_looks_for_the_rest(tmp
         recorder.spin_until(lambda: recorded(part) == everything, "all images on disk")
         recorder.end(signal.SIGKILL)
     for words in (("run", part, "--out", tmp_path / "run"), ("evaluate", "bag", part)):
-        code, said = lgc(tmp_path, *words, "--method", "ransac+ratio")
-        assert code == 0, said
-        assert "the recording was cut off" in said
+        code, printed = lgc(tmp_path, *words, "--method", "ransac+ratio")
+        assert code == 0, printed
+        assert "the recording was cut off" in printed
     for words in (("run", out), ("evaluate", "bag", out), ("record", out, NOTE)):
-        code, said = lgc(tmp_path, *words)
+        code, printed = lgc(tmp_path, *words)
         assert code == 1
-        assert f"an interrupted recording left {part}" in said, said
-        assert f"lgc run {part}" in said
+        assert f"an interrupted recording left {part}" in printed, printed
+        assert f"lgc run {part}" in printed
 
 
 @pytest.mark.parametrize("name", ["out.mcap", "folder"])
@@ -175,22 +175,22 @@ def test_a_full_disk_ends_a_recording_that_stays_readable(tmp_path, name):
 
         recorder.spin_until(has_ended, "the end of the recorder")
         assert recorder.process.returncode == 1
-    said = " ".join(recorder.log.split())
-    assert "Traceback" not in said
-    assert "the recording is incomplete: the file is larger than this system allows" in said
-    assert f"lgc run {part}" in said
+    printed = " ".join(recorder.log.split())
+    assert "Traceback" not in printed
+    assert "the recording is incomplete: the file is larger than this system allows" in printed
+    assert f"lgc run {part}" in printed
     assert not out.exists()
     assert recorded(part)[NOTE] >= 1
 
 
-def test_a_recorder_killed_before_its_first_message_leaves_a_bag_that_says_so(tmp_path):
+def test_a_recorder_killed_before_its_first_message_leaves_a_bag_reported_as_empty(tmp_path):
     out, part = tmp_path / "out.mcap", tmp_path / "out.mcap.part"
     with recording(tmp_path, out, NOTE) as recorder:
         recorder.spin_until(lambda: part_size(out), "the start of the file on disk")
         recorder.end(signal.SIGKILL)
-    code, said = lgc(tmp_path, "run", part)
+    code, printed = lgc(tmp_path, "run", part)
     assert code == 1
-    assert "no message was recorded" in said
+    assert "no message was recorded" in printed
 
 
 def test_ready_is_printed_once_all_named_topics_are_connected(tmp_path):
@@ -223,16 +223,16 @@ def test_an_empty_recording_is_an_error_and_leaves_no_file(tmp_path, name, publi
             recorder.speak(String, NOTE)
         recorder.spin_until(lambda: "waiting for a publisher of" in recorder.log)
         assert recorder.end() == 1, recorder.log
-    said = " ".join(recorder.log.split())
-    assert "nothing was recorded" in said
-    assert f"{NOTE}, /other" in said
-    assert "wrote" not in said
+    printed = " ".join(recorder.log.split())
+    assert "nothing was recorded" in printed
+    assert f"{NOTE}, /other" in printed
+    assert "wrote" not in printed
     assert [path.name for path in tmp_path.iterdir()] == ["record"]
 
 
 def test_an_empty_recording_of_limited_duration_is_an_error(tmp_path):
-    code, said = lgc(tmp_path, "record", tmp_path / "out.mcap", NOTE, "--duration", 1)
+    code, printed = lgc(tmp_path, "record", tmp_path / "out.mcap", NOTE, "--duration", 1)
     assert code == 1
-    assert "nothing was recorded" in said
-    assert NOTE in said
+    assert "nothing was recorded" in printed
+    assert NOTE in printed
     assert not (tmp_path / "out.mcap").exists()
