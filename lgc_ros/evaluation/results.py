@@ -143,7 +143,8 @@ def results_folder(
 def _earlier_results(folder: Path) -> list[Path]:
     """The files of a run, and the folders of the methods that it compared."""
     files = [path for name in RUN_FILES if (path := folder / name).is_file()]
-    methods = [path.parent for path in folder.glob("*/config.yaml") if path.parent.name in METHODS]
+    places = (folder / method for method in METHODS)
+    methods = [place for place in places if any((place / name).is_file() for name in RUN_FILES)]
     return [*files, *methods]
 
 

@@ -71,9 +71,11 @@ def open_output(
         rerun.serve_web_viewer(web_port=web_port, open_browser=True, connect_to=address)
         output.url = f"http://127.0.0.1:{web_port}/?url={address.replace('+', '%2B')}"
     if save is not None:
-        temporary = output._file.enter_context(complete_file(save))
-        # On a full disk, Rerun alone would wait for ever.
-        sinks.append(rerun.FileSink(output._file.enter_context(piped_file(temporary))))
+        with ExitStack() as file:
+            temporary = file.enter_context(complete_file(save))
+            # On a full disk, Rerun alone would wait for ever.
+            sinks.append(rerun.FileSink(file.enter_context(piped_file(temporary))))
+            output._file = file.pop_all()
     recording.set_sinks(*sinks, default_blueprint=layout(image, methods))
     recording.send_recording_name(name)
     return output
