@@ -95,8 +95,9 @@ def run(
 ) -> None:
     """Run visual odometry over a dataset, video, bag or image folder.
 
-    Writes trajectory_tum.txt, trajectory_kitti.txt, states.csv, trajectory.png,
-    map.ply, config.yaml and metrics.json. With ground truth, also reports errors.
+    Writes trajectory_tum.txt, trajectory_kitti.txt, states.csv, timing.csv,
+    trajectory.png, map.ply, config.yaml and metrics.json. With ground truth, also
+    reports errors.
     Several methods get a folder each, comparison.json and comparison.png.
 
     Examples:

@@ -37,6 +37,7 @@ RUN_FILES = (
     "trajectory_tum.txt",
     "trajectory_kitti.txt",
     "states.csv",
+    "timing.csv",
     "trajectory.png",
     "config.yaml",
     "metrics.json",
@@ -54,6 +55,7 @@ def write_run(folder: Path, run: Run) -> None:
     every_frame = Trajectory.from_poses((state.stamp_ns, state.T_wc) for state in run.states)
     write_kitti(folder / "trajectory_kitti.txt", every_frame)
     _write_states(folder / "states.csv", run.states)
+    _write_timing(folder / "timing.csv", run.states)
     config = {
         "version": lgc_ros.__version__,
         "source": run.name,
@@ -122,6 +124,18 @@ def _write_states(path: Path, states: list[OdometryState]) -> None:
                 state.message,
             ]
         )
+    write_file(path, file.getvalue())
+
+
+def _write_timing(path: Path, states: list[OdometryState]) -> None:
+    """Write the milliseconds of each stage by frame; empty where a stage was not run."""
+    stages = list(dict.fromkeys(stage for state in states for stage in state.ms))
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["stamp_ns", *(f"{stage}_ms" for stage in stages)])
+    for state in states:
+        times = (f"{state.ms[stage]:.3f}" if stage in state.ms else "" for stage in stages)
+        writer.writerow([state.stamp_ns, *times])
     write_file(path, file.getvalue())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from lgc_ros.sources import Source, open_source
 log = logging.getLogger(__name__)
 
 COUNTS = ("features", "matches", "kept", "inliers", "landmarks")
-STATES = "states.csv"
+STATES, TIMING = "states.csv", "timing.csv"
 
 
 def method_folders(folder: Path) -> dict[str, Path]:
@@ -31,7 +32,7 @@ def method_folders(folder: Path) -> dict[str, Path]:
 
 
 def read_states(folder: Path) -> list[OdometryState]:
-    """The states of a run, without matches, landmarks and times."""
+    """The states of a run, without matches and landmarks, and without times if it has none."""
     path = folder / STATES
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -45,7 +46,24 @@ def read_states(folder: Path) -> list[OdometryState]:
         raise SourceError(f"{path} is damaged ({error!r:.200}): repeat the run") from error
     if not states:
         raise SourceError(f"{path} has no frames: repeat the run")
-    return states
+    times = _read_times(folder / TIMING)
+    return [replace(state, ms=times.get(state.stamp_ns, {})) for state in states]
+
+
+def _read_times(path: Path) -> dict[int, dict[str, float]]:
+    """Milliseconds by stage, by stamp; none if there is no such file, as of older runs."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return {
+                int(row.pop("stamp_ns")): {
+                    stage.removesuffix("_ms"): float(ms) for stage, ms in row.items() if ms
+                }
+                for row in csv.DictReader(file)
+            }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SourceError(f"{path} is damaged ({error!r:.200}): remove it") from error
 
 
 def _state(row: dict[str, str]) -> OdometryState:
