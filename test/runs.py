@@ -10,6 +10,7 @@ RESULTS = {
     "trajectory_tum.txt",
     "trajectory_kitti.txt",
     "states.csv",
+    "timing.csv",
     "trajectory.png",
     "config.yaml",
     "metrics.json",

@@ -9,8 +9,12 @@ import cv2
 
 
 @contextmanager
-def network_camera(images, rate_hz=20.0, forever=False):
-    """Serves images at a rate to every client; yields the URL. `forever` repeats the last one."""
+def network_camera(images, rate_hz=20.0, forever=False, silent=False):
+    """Serves images at a rate to every client; yields the URL.
+
+    At the end it repeats the last image (`forever`), keeps the connection and sends nothing
+    (`silent`), or closes the connection.
+    """
     encoded = [cv2.imencode(".jpg", image)[1].tobytes() for image in images]
     stopping = threading.Event()
 
@@ -31,6 +35,8 @@ def network_camera(images, rate_hz=20.0, forever=False):
                     return
                 index += 1
                 time.sleep(1 / rate_hz)
+            if silent:
+                stopping.wait()
 
         def log_message(self, *_):
             pass

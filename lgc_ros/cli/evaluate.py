@@ -127,34 +127,34 @@ def pairs(
         name: RelativePoseSolver(name, kind, model, device, estimator_options(name, threshold))
         for name in dict.fromkeys(method or DEFAULT_METHODS)
     }
-    with (
-        result_folder(out, earlier_pair_results, force) if out else nullcontext(),
-        progress_bar(f"pairs of {folder.name}") as update,
-    ):
-        done = evaluate_pairs(
-            folder,
-            solvers,
-            features=features,
-            max_keypoints=keypoints,
-            extractor_model=extractor_model,
-            limit=limit,
-            images=images,
-            skip_bad=skip_bad,
-            progress=lambda done, total: update(completed=done, total=total),
-        )
+    with result_folder(out, earlier_pair_results, force) if out else nullcontext():
+        with progress_bar(f"pairs of {folder.name}") as update:
+            done = evaluate_pairs(
+                folder,
+                solvers,
+                features=features,
+                max_keypoints=keypoints,
+                extractor_model=extractor_model,
+                limit=limit,
+                images=images,
+                skip_bad=skip_bad,
+                progress=lambda done, total: update(completed=done, total=total),
+            )
         results = {
             "dataset": folder.resolve().name,
             "features": features,
             "keypoints": keypoints,
             "methods": {name: summarize(rows) for name, rows in done.scores.items()},
         }
+        stdout.print(  # before a full disk can prevent it
+            tables.pair_accuracy(results),
+            tables.pair_intervals(results),
+            tables.pair_times(results),
+        )
         if json_file:
             write_json(json_file, results)
         if out:
             write_pair_results(out, results, done)
-    stdout.print(
-        tables.pair_accuracy(results), tables.pair_intervals(results), tables.pair_times(results)
-    )
     echo_written(json_file, out)
     if done.interrupted:
         raise typer.Exit(INTERRUPTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -95,8 +95,9 @@ def run(
 ) -> None:
     """Run visual odometry over a dataset, video, bag or image folder.
 
-    Writes trajectory_tum.txt, trajectory_kitti.txt, states.csv, trajectory.png,
-    map.ply, config.yaml and metrics.json. With ground truth, also reports errors.
+    Writes trajectory_tum.txt, trajectory_kitti.txt, states.csv, timing.csv,
+    trajectory.png, map.ply, config.yaml and metrics.json. With ground truth, also
+    reports errors.
     Several methods get a folder each, comparison.json and comparison.png.
 
     Examples:
@@ -240,13 +241,17 @@ def run_methods(
     with results_folder(out, source.name, force=force) as folder:
         for choice in options:
             target = folder / choice.method if len(options) > 1 else folder
-            with video_writer(target / VIDEO) if video else nullcontext() as writer:
-                pictures = RunPictures() if report else None
-                viewer = (viewers or {}).get(choice.method)
+            pictures = RunPictures() if report else None
+            viewer = (viewers or {}).get(choice.method)
+            with (
+                ExitStack() as afterwards,
+                video_writer(target / VIDEO) if video else nullcontext() as writer,
+            ):
                 done = _run_one(source, choice, align, recipe, writer, pictures, viewer)
-                write_run(target, done)  # before the video can fail
-                if pictures:
-                    write_run_report(target / REPORT, done, pictures)
+                # Also if there was no room for the video.
+                afterwards.callback(write_run, target, done)
+            if pictures:
+                write_run_report(target / REPORT, done, pictures)
             runs[choice.method] = done
             if done.interrupted:
                 break

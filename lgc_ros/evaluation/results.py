@@ -14,7 +14,7 @@ import lgc_ros
 from lgc_ros.errors import LgcError
 from lgc_ros.estimation.methods import METHODS
 from lgc_ros.evaluation.runner import Run
-from lgc_ros.evaluation.states_file import STATES_FILE, write_states
+from lgc_ros.evaluation.states_file import STATES_FILE, TIMING_FILE, write_states, write_timing
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.odometry.profiles import RUN_SECTION, dump_profile
 from lgc_ros.runtime.output_files import write_file, write_json
@@ -33,6 +33,7 @@ RUN_FILES = (
     "trajectory_tum.txt",
     "trajectory_kitti.txt",
     STATES_FILE,
+    TIMING_FILE,
     "trajectory.png",
     "config.yaml",
     "metrics.json",
@@ -49,6 +50,7 @@ def write_run(folder: Path, run: Run) -> None:
     every_frame = Trajectory.from_poses((state.stamp_ns, state.T_wc) for state in run.states)
     write_kitti(folder / "trajectory_kitti.txt", every_frame)
     write_states(folder, run.states)
+    write_timing(folder, run.states)
     config = {
         "version": lgc_ros.__version__,
         "source": run.name,
@@ -113,7 +115,8 @@ def results_folder(
 def _earlier_results(folder: Path) -> list[Path]:
     """The files of a run, and the folders of the methods that it compared."""
     files = [path for name in RUN_FILES if (path := folder / name).is_file()]
-    methods = [path.parent for path in folder.glob("*/config.yaml") if path.parent.name in METHODS]
+    places = (folder / method for method in METHODS)
+    methods = [place for place in places if any((place / name).is_file() for name in RUN_FILES)]
     return [*files, *methods]
 
 

@@ -1,10 +1,11 @@
-"""states.csv of a run: status, pose and counts of every frame."""
+"""states.csv and timing.csv of a run: status, pose, counts and times of every frame."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from lgc_ros.errors import SourceError
 from lgc_ros.odometry.state import STATUSES, OdometryState
 from lgc_ros.runtime.output_files import write_file
 
-STATES_FILE = "states.csv"
+STATES_FILE, TIMING_FILE = "states.csv", "timing.csv"
 POSITION, QUATERNION = ("x", "y", "z"), ("qx", "qy", "qz", "qw")
 SIGMAS = ("sigma_x", "sigma_y", "sigma_z", "sigma_rx", "sigma_ry", "sigma_rz")
 COUNTS = ("features", "matches", "kept", "inliers", "landmarks")
@@ -46,8 +47,20 @@ def write_states(folder: Path, states: Sequence[OdometryState]) -> None:
     write_file(folder / STATES_FILE, file.getvalue())
 
 
+def write_timing(folder: Path, states: Sequence[OdometryState]) -> None:
+    """Write the milliseconds of each stage by frame; empty where a stage was not run."""
+    stages = list(dict.fromkeys(stage for state in states for stage in state.ms))
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["stamp_ns", *(f"{stage}_ms" for stage in stages)])
+    for state in states:
+        times = (f"{state.ms[stage]:.3f}" if stage in state.ms else "" for stage in stages)
+        writer.writerow([state.stamp_ns, *times])
+    write_file(folder / TIMING_FILE, file.getvalue())
+
+
 def read_states(folder: Path) -> list[OdometryState]:
-    """The states of a run, without matches, landmarks, velocities and times."""
+    """The states of a run, without matches, landmarks and velocities; with times if it has any."""
     path = folder / STATES_FILE
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -61,7 +74,24 @@ def read_states(folder: Path) -> list[OdometryState]:
         raise SourceError(f"{path} is damaged ({error!r:.200}): repeat the run") from error
     if not states:
         raise SourceError(f"{path} has no frames: repeat the run")
-    return states
+    times = _read_times(folder / TIMING_FILE)
+    return [replace(state, ms=times.get(state.stamp_ns, {})) for state in states]
+
+
+def _read_times(path: Path) -> dict[int, dict[str, float]]:
+    """Milliseconds by stage, by stamp; none if there is no such file, as of older runs."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return {
+                int(row.pop("stamp_ns")): {
+                    stage.removesuffix("_ms"): float(ms) for stage, ms in row.items() if ms
+                }
+                for row in csv.DictReader(file)
+            }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SourceError(f"{path} is damaged ({error!r:.200}): remove it") from error
 
 
 def _state(row: dict[str, str]) -> OdometryState:

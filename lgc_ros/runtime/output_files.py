@@ -13,6 +13,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO
@@ -120,16 +121,17 @@ def piped_file(path: Path) -> Iterator[str]:
     """
     failures: list[OSError] = []
 
-    def copy(pipe: BinaryIO, file: BinaryIO) -> None:
-        while data := pipe.read(CHUNK):
+    def copy(pipe: BinaryIO, file: FileIO) -> None:
+        while data := memoryview(pipe.read(CHUNK)):
             try:
-                if not failures:
-                    file.write(data)
+                while data and not failures:
+                    data = data[file.write(data) :]
             except OSError as error:
                 failures.append(error)
+                file.truncate(0)  # what else is being written may still find room
 
     reader, writer = os.pipe()
-    with os.fdopen(reader, "rb") as pipe, path.open("wb") as file:
+    with os.fdopen(reader, "rb") as pipe, path.open("wb", buffering=0) as file:
         thread = Thread(target=copy, args=(pipe, file), daemon=True)
         thread.start()
         try:

@@ -39,7 +39,7 @@ def find_image_topic(reader: AnyReader, path: Path, topic: str | None) -> str:
     # The same images may be recorded both raw and compressed.
     topics = [t for t in topics if (raw := _base_topic(t, types[t])) == t or raw not in topics]
     if len(topics) > 1:
-        topics = [topic for topic in topics if not _is_depth(reader, topic)]
+        topics = [topic for topic in topics if not is_depth(reader, topic)]
     if len(topics) == 1:
         return topics[0]
     if topics:
@@ -73,7 +73,7 @@ def find_depth_topic(reader: AnyReader, path: Path, topic: str) -> str:
         topic_connections(reader, path, topic, [RAW_IMAGE_TYPE])
         return topic
     filled = {c.topic for c in reader.connections if c.msgcount and c.msgtype == RAW_IMAGE_TYPE}
-    topics = [topic for topic in sorted(filled) if _is_depth(reader, topic)]
+    topics = [topic for topic in sorted(filled) if is_depth(reader, topic)]
     return _only(topics, "depth images", "--depth-topic", reader, path)
 
 
@@ -133,7 +133,8 @@ def _base_topic(topic: str, kind: str) -> str:
     return topic.rpartition("/")[0] if kind == COMPRESSED_IMAGE_TYPE else topic
 
 
-def _is_depth(reader: AnyReader, topic: str) -> bool:
+def is_depth(reader: AnyReader, topic: str) -> bool:
+    """Whether the images of a topic, which must not be empty, are depth."""
     connections = [connection for connection in reader.connections if connection.topic == topic]
     message = first_message(reader, connections)
     if hasattr(message, "format"):

@@ -25,6 +25,8 @@ from lgc_ros.sources.video import read_video
 DEVICE = re.compile(r"/dev/(video\d+|v4l/\S+)")
 URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<login>[^/@]*@)?(?P<host>[^/:?]*).*", re.I)
 SILENT_S = 10.0
+# OpenCV waits up to 30 s for an image of a pipeline; released before, it would crash.
+STOP_S = 35.0
 
 
 def is_stream(text: str) -> bool:
@@ -83,7 +85,14 @@ def _capture(text: str) -> Iterator[cv2.VideoCapture]:
             "this OpenCV has no GStreamer: install one that has (apt install python3-opencv), or "
             "give a device or URL instead of a pipeline"
         )
-    capture = cv2.VideoCapture(text, cv2.CAP_GSTREAMER if is_pipeline else cv2.CAP_ANY)
+    if is_pipeline:
+        capture = cv2.VideoCapture(text, cv2.CAP_GSTREAMER)
+    elif URL.fullmatch(text) and cv2.videoio_registry.hasBackend(cv2.CAP_FFMPEG):
+        # After `_NewestImage.wait` has said that no image came.
+        timeout = [cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1500 * SILENT_S)]
+        capture = cv2.VideoCapture(text, cv2.CAP_FFMPEG, timeout)
+    else:
+        capture = cv2.VideoCapture(text, cv2.CAP_ANY)
     try:
         if not capture.isOpened():
             raise SourceError(
@@ -132,7 +141,7 @@ class _NewestImage:
     def stop(self) -> None:
         """Wait for the thread, which still uses the stream."""
         self._over = True
-        self._thread.join(SILENT_S)
+        self._thread.join(STOP_S)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -30,6 +31,7 @@ MAX_PICTURES = 40
 PICTURE_WIDTH_PX = 640
 JPEG_QUALITY = 78
 MAX_POINTS = 9000
+DEFAULTS = {"every": 1, "align": "sim3"}
 
 
 class RunPictures:
@@ -68,7 +70,7 @@ def write_run_report(path: Path, run: Run, pictures: RunPictures) -> None:
         (f"{plane[0]}{unit}", f"{plane[1]}{unit}"),
     )
     m = run.metrics()
-    headline = _headline(m)
+    headline = _headline(run, m)
     values = {
         "version": lgc_ros.__version__,
         "date": datetime.now().strftime("%Y-%m-%d %H:%M"),
@@ -93,7 +95,9 @@ def write_run_report(path: Path, run: Run, pictures: RunPictures) -> None:
     write_file(path, page)
 
 
-def _headline(m: Mapping[str, Any]) -> str:
+def _headline(run: Run, m: Mapping[str, Any]) -> str:
+    if run.is_mostly_untracked:
+        return f"Only {m['tracked']} of {m['frames']} frames tracked"
     if m["ate_rmse_m"] is None:
         return f"{100 * m['tracked_share']:.0f} % of {m['frames']} frames tracked"
     return f"{m['ate_rmse_m']:.3f}&nbsp;m error over {m['path_m']:.1f}&nbsp;m"
@@ -145,14 +149,13 @@ def _reading(run: Run) -> str:
 
 def _command(recipe: Mapping[str, Any], method: str) -> str:
     """The command of the run; further settings are in config.yaml."""
-    words = [f"lgc run {recipe.get('source', 'SOURCE')} --profile config.yaml --method {method}"]
-    defaults = {"camera": None, "gt": None, "every": 1, "limit": None, "align": "sim3"}
-    words += [
-        f"--{name} {recipe[name]}"
-        for name, default in defaults.items()
-        if recipe.get(name, default) != default
-    ]
-    return " ".join(words)
+    words = ["lgc", "run", recipe.get("source", "SOURCE")]
+    words += ["--profile", "config.yaml", "--method", method]
+    for name in ("camera", "kind", "gt", "every", "limit", "fps", "align", "image_topic"):
+        value = recipe.get(name)
+        if value not in (None, DEFAULTS.get(name)):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(words)
 
 
 def _curve(run: Run, line: Line, start_ns: int) -> dict[str, str]:

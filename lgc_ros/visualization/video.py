@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ INSET_SHARE = 0.3
 RATE_FRAMES = 8
 RATES_HZ = 1.0, 120.0
 DEFAULT_RATE_HZ = 20.0
+PROBE = 4096  # bytes
 
 
 @contextmanager
@@ -29,15 +31,27 @@ def video_writer(path: Path) -> Iterator[VideoWriter]:
     Raises:
         OutputError: the video cannot be written, for instance because the disk is full.
     """
-    with complete_file(path) as temporary:
+    with complete_file(path) as temporary, _quiet_opencv():
         writer = VideoWriter(temporary)
         try:
             yield writer
         finally:
             writer.close()
         # OpenCV does not report failures to write.
+        _probe_disk(temporary)
         if _frames_in(temporary) != writer.frames:
             raise OutputError(f"cannot write {path}: the disk may be full; free some space")
+
+
+@contextmanager
+def _quiet_opencv() -> Iterator[None]:
+    """No warning of OpenCV for each frame that does not fit on a full disk."""
+    logging = cv2.utils.logging
+    before = logging.setLogLevel(logging.LOG_LEVEL_ERROR)
+    try:
+        yield
+    finally:
+        logging.setLogLevel(before)
 
 
 class VideoWriter:
@@ -91,6 +105,16 @@ def frame_rate(stamps_ns: Sequence[int]) -> float:
     interval_s = float(np.median(np.diff(stamps_ns))) * 1e-9
     low, high = RATES_HZ
     return float(np.clip(round(1 / interval_s, 3), low, high)) if interval_s > 0 else high
+
+
+def _probe_disk(path: Path) -> None:
+    """Raise OSError if nothing more can be written to a file, which stays as it is."""
+    size = path.stat().st_size
+    try:
+        with path.open("ab") as file:
+            file.write(bytes(PROBE))
+    finally:
+        os.truncate(path, size)
 
 
 def _frames_in(path: Path) -> int:

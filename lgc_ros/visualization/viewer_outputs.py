@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
+import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +24,9 @@ PLACES = (WINDOW, WEB)
 # Data kept for a browser that connects late.
 MEMORY = "1GiB"
 GRPC_PORT, WEB_PORT = 9876, 9090
+WINDOW_S, ENDING_S = 30.0, 2.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -29,13 +35,28 @@ class ViewerOutput:
 
     recording: RecordingStream
     url: str | None = None
+    _window: subprocess.Popen | None = None
     _file: ExitStack = field(default_factory=ExitStack)
 
     def close(self) -> None:
-        """Finish the file."""
-        self.recording.flush()
+        """Finish the file, and wait until the window has everything; it stays open.
+
+        Raises:
+            LgcError: the window ended with an error. One that the user closed is none.
+        """
+        received = True
+        try:
+            self.recording.flush()
+        except RuntimeError as error:
+            log.debug("the viewer did not receive everything: %s", error)
+            received = False
         self.recording.disconnect()
         self._file.close()
+        if not received and self._window and _exit_code(self._window):
+            raise LgcError(
+                "the window of the viewer ended with the error above: look in a browser (`--view "
+                "web`, `lgc view --web`), or at a file later (--save-view run.rrd)"
+            )
 
 
 def open_output(
@@ -61,7 +82,7 @@ def open_output(
     if place == WINDOW:
         _check_display()
         port = _free_port(GRPC_PORT)
-        recording.spawn(port=port, connect=False, hide_welcome_screen=True)
+        output._window = _open_window(port)
         sinks.append(rerun.GrpcSink(f"rerun+http://127.0.0.1:{port}/proxy"))
     if place == WEB:
         port, web_port = _free_port(GRPC_PORT), _free_port(WEB_PORT)
@@ -72,9 +93,11 @@ def open_output(
         rerun.serve_web_viewer(web_port=web_port, open_browser=True, connect_to=address)
         output.url = f"http://127.0.0.1:{web_port}/?url={address.replace('+', '%2B')}"
     if save is not None:
-        temporary = output._file.enter_context(complete_file(save))
-        # On a full disk, Rerun alone would wait for ever.
-        sinks.append(rerun.FileSink(output._file.enter_context(piped_file(temporary))))
+        with ExitStack() as file:
+            temporary = file.enter_context(complete_file(save))
+            # On a full disk, Rerun alone would wait for ever.
+            sinks.append(rerun.FileSink(file.enter_context(piped_file(temporary))))
+            output._file = file.pop_all()
     recording.set_sinks(*sinks, default_blueprint=layout(image, methods))
     recording.send_recording_name(name)
     return output
@@ -87,6 +110,37 @@ def _check_display() -> None:
             "there is no display for a window: use --view web to look in a browser, or "
             "--save-view run.rrd to look later"
         )
+
+
+def _open_window(port: int) -> subprocess.Popen:
+    """Start the viewer, which listens on this machine only and outlives this process.
+
+    `rerun.spawn` would listen on the whole network, and log to this terminal.
+    """
+    command = [sys.executable, "-m", "rerun", "--port", str(port), "--bind", "127.0.0.1"]
+    window = subprocess.Popen(
+        [*command, "--hide-welcome-screen"],
+        env={"RUST_LOG": "error", **os.environ},
+        start_new_session=True,  # Ctrl-C ends the run, not the viewer
+    )
+    deadline_s = time.monotonic() + WINDOW_S
+    while window.poll() is None and time.monotonic() < deadline_s:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return window
+        time.sleep(0.05)
+    raise LgcError(
+        "the window of the viewer did not open: use --view web to look in a browser, or "
+        "--save-view run.rrd to look later"
+    )
+
+
+def _exit_code(process: subprocess.Popen) -> int | None:
+    """How a process ended that may just be ending; None if it goes on."""
+    try:
+        return process.wait(timeout=ENDING_S)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _free_port(preferred: int) -> int:

@@ -127,19 +127,22 @@ def rgb(colour: str) -> tuple[int, int, int]:
 
 
 def layout(image: str, methods: int = 1) -> Blueprint:
-    """The arrangement: world left; the image at this path, status and plots right.
+    """The arrangement: world and status left; the image at this path and plots right.
 
-    Each of the methods has a strip of its own for its status.
+    Each of the methods has a strip of its own for its status, visible in a window of 600 px.
     """
     from rerun import blueprint as rrb
 
     legend: Any = rrb.PlotLegend(corner=rrb.Corner2D.RightTop)
     return rrb.Blueprint(
         rrb.Horizontal(
-            rrb.Spatial3DView(origin="world", name="map and trajectory"),
+            rrb.Vertical(
+                rrb.Spatial3DView(origin="world", name="map and trajectory"),
+                rrb.StateTimelineView(origin="/", contents="status/**", name="status"),
+                row_shares=[5, 0.6 + 0.55 * methods],
+            ),
             rrb.Vertical(
                 rrb.Spatial2DView(origin=image, name="image: landmarks by score"),
-                rrb.StateTimelineView(origin="/", contents="status/**", name="status"),
                 rrb.TimeSeriesView(
                     origin="timing", name="time per stage (ms)", plot_legend=legend
                 ),
@@ -149,7 +152,7 @@ def layout(image: str, methods: int = 1) -> Blueprint:
                     ),
                     rrb.TextLogView(origin="log", name="changes of status"),
                 ),
-                row_shares=[4, 0.4 + 0.6 * methods, 2.5, 2.5],
+                row_shares=[4, 2.5, 2.5],
             ),
             column_shares=[3, 2],
         ),

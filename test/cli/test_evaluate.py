@@ -31,6 +31,17 @@ def test_evaluate_pairs_prints_a_table_and_reports_a_malformed_line(lgc, views, 
     assert {"features", "match", "filter", "estimate", "total"} == set(results["ms"])
 
 
+def test_scores_of_pairs_are_printed_even_if_they_cannot_be_written(lgc, views, tmp_path):
+    K = "500 0 319.5 0 500 239.5 0 0 1"
+    pose = " ".join(str(v) for v in np.loadtxt(views / "T_10.txt").ravel())
+    (tmp_path / "pairs.txt").write_text(f"image0.png image1.png 0 0 {K} {K} {pose}\n")
+    arguments = ("--images", views, "--method", "poselib+ratio", "--json", "/dev/full")
+    code, said = lgc("evaluate", "pairs", tmp_path, *arguments)
+    assert code == 1
+    assert "cannot write /dev/full: the disk is full" in said
+    assert "poselib+ratio" in said
+
+
 def test_existing_results_of_pairs_are_replaced_only_with_force(lgc, views, tmp_path):
     K = "500 0 319.5 0 500 239.5 0 0 1"
     pose = " ".join(str(v) for v in np.loadtxt(views / "T_10.txt").ravel())

@@ -53,3 +53,27 @@ def test_a_live_camera_runs_until_ctrl_c_and_results_are_written(short_walk, tmp
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["source"] == url
     assert "secret" not in text + (out / "config.yaml").read_text()
+
+
+@pytest.mark.slow
+def test_a_stream_that_falls_silent_ends_the_run_with_its_results(short_walk, tmp_path):
+    images = [frame.image for frame in short_walk]
+    program = PROGRAM.replace("main()\n", "stream.SILENT_S = 2.0\nmain()\n")
+    with network_camera(images, rate_hz=5, silent=True) as url:
+        command = [
+            sys.executable,
+            "-c",
+            f"from lgc_ros.sources import stream{program}",
+            "run",
+            url,
+        ]
+        ended = subprocess.run(
+            [*command, "--camera", "fov:60", *SETTINGS, "--out", str(tmp_path / "out")],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+    assert ended.returncode == 0, ended.stderr
+    assert "sent no image for 2 seconds" in ended.stderr
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= RESULTS

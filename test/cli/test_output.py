@@ -1,5 +1,6 @@
 """Output that cannot be written: one sentence, exit code 1, nothing half-written."""
 
+import shutil
 import subprocess
 import sys
 
@@ -106,6 +107,60 @@ def test_a_recording_of_the_viewer_that_does_not_fit_is_removed_and_the_run_kept
     ]
     assert (tmp_path / "out" / "metrics.json").is_file()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.fixture
+def run_on_full_disk(tum_folder, tmp_path):
+    """Runs `lgc run --out DISK/out` with these options on a disk with little room.
+
+    Returns the process and the names of the files on that disk.
+    """
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    script = """
+mount -t tmpfs -o size=$1 tmpfs $2 || exit 77
+cd $2
+shift 2
+"$@"
+code=$?
+ls out
+exit $code
+"""
+
+    def run(size, *options):
+        fast = "--method", "poselib+ratio", "--profile", "fast", "--out", "out"
+        command = [sys.executable, "-m", "lgc_ros.cli", "run", tum_folder, *fast, *options]
+        own_mounts = ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+        ended = subprocess.run(
+            list(map(str, [*own_mounts, size, disk, *command])),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if ended.returncode == 77 or "unshare" in ended.stderr:
+            pytest.skip("needs the right to mount")
+        return ended, ended.stdout.split("\n")
+
+    return run
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
+@pytest.mark.parametrize(
+    ("size", "options", "name"),
+    [("164k", ["--video"], "out/video.mp4"), ("164k", ["--save-view", "run.rrd"], "run.rrd")],
+)
+def test_a_run_is_kept_when_its_video_or_view_fills_the_disk(
+    run_on_full_disk, size, options, name
+):
+    if name.endswith(".rrd"):
+        pytest.importorskip("rerun", reason="needs the extra `view`")
+    ended, names = run_on_full_disk(size, *options)
+    assert ended.returncode == 1
+    assert ended.stderr.strip().splitlines() == [
+        f"error: cannot write {name}: the disk is full; free some space or choose another disk"
+    ]
+    assert {"trajectory_tum.txt", "metrics.json", "map.ply"} <= set(names)
+    assert "video.mp4" not in names
 
 
 def test_a_full_standard_output_is_reported(views, tmp_path):

@@ -125,6 +125,18 @@ def test_existing_results_are_replaced_only_with_force(invoke, tum_folder, tmp_p
     assert {path.name for path in (tmp_path / "out").iterdir()} == {*RESULTS, "notes.txt"}
 
 
+def test_what_a_failed_comparison_left_is_replaced_only_with_force(invoke, tum_folder, tmp_path):
+    left = tmp_path / "out" / "ransac+ratio" / "trajectory_tum.txt"
+    left.parent.mkdir(parents=True)
+    left.write_text("0 0 0 0 0 0 0 1")
+    arguments = ("run", tum_folder, "--limit", 3, "--profile", "fast", "--out", tmp_path / "out")
+    result = invoke(*arguments, "--method", "poselib+ratio")
+    assert "already holds results (ransac+ratio)" in str(result.exception)
+    result = invoke(*arguments, "--method", "poselib+ratio", "--force")
+    assert result.exit_code == 0, result.output
+    assert not left.exists()
+
+
 @pytest.mark.parametrize("rate_hz", [5.0, 10.0])
 def test_a_video_keeps_the_rate_of_the_source(invoke, short_walk, tmp_path, rate_hz):
     frames = [replace(f, stamp_ns=round(k * 1e9 / rate_hz)) for k, f in enumerate(short_walk)]

@@ -50,6 +50,10 @@ def test_results_are_shown_with_images_and_ground_truth_from_their_source(lgc, r
             np.testing.assert_allclose(live, later, atol=1e-6)
     assert again.keys() >= {"/world/camera/image", "/world/ground_truth", "/counts/inliers"}
     assert "/world/landmarks" not in again
+    for (_, live), (_, later) in zip(
+        first["/timing/features"], again["/timing/features"], strict=True
+    ):
+        assert live["Scalars:scalars"] == pytest.approx(later["Scalars:scalars"], abs=1e-3)
     assert any(path.endswith("map.ply") for path in again)
 
 
@@ -108,6 +112,15 @@ def test_several_methods_are_shown_in_one_world(lgc, compared, tmp_path, again):
     first, second = (in_shared_world(logged, path) for path in names)
     extent = np.ptp(first, axis=0).max()
     assert np.linalg.norm(first - second, axis=1)[-6:].max() < 0.1 * extent
+
+
+def test_a_window_that_cannot_open_is_an_error_that_names_the_remedy(lgc, results, monkeypatch):
+    monkeypatch.setenv("DISPLAY", ":197")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    code, text = lgc("view", results[0])
+    assert code == 1, text
+    assert "the window of the viewer" in text
+    assert "--view web" in text
 
 
 def test_errors_name_the_remedy(lgc, tmp_path):

@@ -1,13 +1,14 @@
 """What the viewer logs for a run, read back from its file."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 from runs import CAMERA, OPTIONS
 
-from lgc_ros.errors import ConfigError, LgcError
+from lgc_ros.errors import ConfigError, LgcError, OutputError
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 
@@ -151,6 +152,11 @@ def test_a_place_that_cannot_be_shown_is_an_error_that_names_the_remedy(tmp_path
         open_output("walk", "window", None, IMAGE)
     with pytest.raises(ConfigError, match="--view tv is unknown"):
         open_output("walk", "tv", None, IMAGE)
+
+
+def test_a_file_that_cannot_be_written_is_called_by_its_name():
+    with pytest.raises(OutputError, match=r"^cannot write /sys/run\.rrd: permission denied"):
+        open_output("name", None, Path("/sys/run.rrd"), IMAGE)
 
 
 def test_states_read_back_from_results_are_shown_without_images(run, tmp_path):

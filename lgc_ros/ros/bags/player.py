@@ -23,6 +23,7 @@ from lgc_ros.ros.bags.answers import DEPTH, Answers
 from lgc_ros.ros.bags.topics import message_class, offered_qos
 from lgc_ros.ros.session import Session
 from lgc_ros.sources.bag_reader import open_bag, topic_listing, topic_types
+from lgc_ros.sources.bag_topics import is_depth
 from lgc_ros.sources.bag_types import IMAGE_TYPES, INFO_TYPES
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ class PlayOptions:
         wait_for: topics that must have a subscriber before playback starts; they need not be in
             the bag, so that a recorder of the results is ready in time.
         in_step_with: topic that answers each image with a message of the same stamp; the next
-            image is held back until then, so that a slow subscriber misses none. If `wait_for`
-            names image topics, only those are answered: others may be depth or another camera.
+            image is held back until then, so that a slow subscriber misses none. Depth images are
+            not. If `wait_for` names image topics, only those are: others may be another camera.
         wait_s: maximum wait for the endpoints that `wait_for` and `in_step_with` name.
         answer_s: maximum wait for an answer; the image is sent again after half of it, and three
             consecutive images without an answer end playback with an error.
@@ -239,8 +240,11 @@ class _Player:
 
     def _asking(self, connections: list[Connection]) -> set[str]:
         """Published names of the topics whose images are answered."""
-        images = {self._names[c.topic] for c in connections if c.msgtype in IMAGE_TYPES}
-        return images.intersection(self._awaited) or images
+        topics = {c.topic for c in connections if c.msgtype in IMAGE_TYPES and c.msgcount}
+        named = {self._names[topic] for topic in topics}.intersection(self._awaited)
+        # A node answers the image that a depth image belongs to, perhaps after it has come.
+        images = (topic for topic in topics if not is_depth(self._reader, topic))
+        return named or {self._names[topic] for topic in images}
 
     def _messages(self, connections: list[Connection]) -> Iterator[tuple[Connection, int, bytes]]:
         try:

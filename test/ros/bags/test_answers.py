@@ -48,6 +48,27 @@ def test_in_step_playback_sends_an_image_and_its_camera_info_again(bag, tmp_path
         assert "has not answered" not in player.log
 
 
+def test_depth_images_are_neither_answered_nor_held(tmp_path):
+    depth = "/depth/image"
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        for topic in (IMAGES, depth):
+            connection = writer.add_connection(topic, TYPES[IMAGES], typestore=STORE)
+            for stamp in STAMPS_NS[:3]:
+                message = messages(stamp)[IMAGES]
+                message.encoding = "32FC1" if topic == depth else message.encoding
+                writer.write(connection, stamp, bytes(STORE.serialize_cdr(message, TYPES[IMAGES])))
+    step = "--in-step-with", "/answer", "--answer-timeout", 4
+    with playing(tmp_path, tmp_path / "bag", *step) as player:
+        images, depths = player.listen(Image, IMAGES), player.listen(Image, depth)
+        answers = player.speak(CameraInfo, "/answer")
+        for number in range(1, 4):
+            # As a node does whose scale is that of the depth images.
+            player.spin_until(lambda n=number: min(len(images), len(depths)) >= n, "both images")
+            answers.publish(CameraInfo(header=images[-1].header))
+        assert player.process.wait(DEADLINE_S) == 0
+        assert "has not answered" not in player.log
+
+
 def test_unanswered_image_topics_are_not_held_if_the_answered_one_is_named(tmp_path):
     with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
         for topic in (IMAGES, "/other/image"):
