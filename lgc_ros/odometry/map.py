@@ -102,7 +102,7 @@ class LandmarkMap:
     Args:
         sigma_px: standard deviation of a keypoint coordinate, until bundle adjustment measures
             it: a sharp camera has a third of the noise of a blurred one, and outliers can only be
-            told from true matches by the actual noise.
+            separated from true matches by the actual noise.
         max_keyframes: the oldest keyframes beyond this number are dropped to bound memory.
 
     Attributes:

@@ -16,7 +16,7 @@ from lgc_ros.odometry.tracking import Pose, Track
 
 # Motion must exceed this many standard deviations; until then the pose is held.
 MIN_MOTION_SIGMAS = 2.0
-# Below this median distance from a pure rotation, parallax cannot be told from noise.
+# Below this median distance from a pure rotation, parallax cannot be distinguished from noise.
 ROTATION_ONLY_PX = 1.0
 
 

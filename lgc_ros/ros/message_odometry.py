@@ -19,7 +19,7 @@ from lgc_ros.images.encoding import image_from_message
 from lgc_ros.images.frame import Frame
 from lgc_ros.images.header import declared_size
 from lgc_ros.images.stamps import stamp_ns
-from lgc_ros.odometry.map import Keyframe
+from lgc_ros.odometry.map import Keyframe, WheelPose
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
@@ -153,7 +153,7 @@ class MessageOdometry:
         camera = self._calibrated(prepared.camera_info)
         return Frame(self._frames, self._checked_stamp(prepared.message), image, camera)
 
-    def track(self, frame: Frame, T_oc: np.ndarray | None, prepared: PendingImage) -> TrackedFrame:
+    def track(self, frame: Frame, T_oc: WheelPose, prepared: PendingImage) -> TrackedFrame:
         """Process a frame; `T_oc` is the camera's pose in the wheel odometry frame."""
         if prepared.extract is not self.odometry.extract:  # the settings have changed since
             prepared = self.prepare(prepared.message, prepared.camera_info)

@@ -168,6 +168,6 @@ def test_the_background_leaves_no_thread_behind(walk):
     assert threading.active_count() == before
 
 
-def test_an_unknown_way_of_tracking_is_an_error():
+def test_an_unknown_tracking_mode_is_an_error():
     with pytest.raises(Exception, match="tracking is 'magic': use flow or match"):
         OdometryOptions(tracking="magic")

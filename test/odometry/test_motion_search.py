@@ -73,7 +73,7 @@ def test_views_between_tell_them_apart_whatever_was_guessed(guess, wrong):
     assert is_true(motion, 9)
 
 
-def test_matches_that_agree_are_told_from_wrong_ones():
+def test_agreeing_matches_are_separated_from_outliers():
     x0, (last,) = views(in_a_room(np.random.default_rng(4)), [6], wrong=80)
     motion, _ = find_motion(x0, [], last, *pose(6), THRESHOLD)
     agree = motion.inliers(x0, last.x, THRESHOLD)

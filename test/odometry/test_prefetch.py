@@ -65,7 +65,7 @@ def test_one_thread_extracts_when_asked(frames):
     assert extracted == [threading.get_ident()]
 
 
-def test_an_image_that_cannot_be_used_is_told_where_its_frame_is_processed(frames):
+def test_an_unusable_image_is_reported_when_its_frame_is_processed(frames):
     blank = replace(frames[1], image=np.zeros((0, 0), np.uint8))
     sequence = [frames[0], blank, *frames[2:5]]
     told = [state.status for state in states(sequence, 2)]

@@ -15,7 +15,7 @@ from lgc_ros.sources.synthetic import SyntheticSource
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["poselib+ratio", "cn"])
-def test_a_map_that_views_refute_is_made_anew(walk, method):
+def test_a_map_that_views_refute_is_reinitialized(walk, method):
     """As after a wrong start: landmarks in places that are not theirs."""
     odometry = VisualOdometry(replace(OPTIONS, method=method, tracking="match"))
     frames = iter(walk)
@@ -60,7 +60,7 @@ def test_landmarks_that_leave_the_pose_undetermined_do_not_count_as_tracking(wal
 
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [3, 4])
-def test_a_map_begun_anew_elsewhere_goes_on_at_the_same_speed(walk, room):
+def test_a_map_reinitialized_elsewhere_keeps_the_speed(walk, room):
     """Nothing is in common; by depth alone the unit would be 9 % too small, 16 % too large."""
     before, period_ns = walk[:16], walk[1].stamp_ns - walk[0].stamp_ns
     elsewhere = SyntheticSource("walk", 22, rate_hz=10.0, camera=CAMERA, noise=1.5, seed=room)
@@ -107,7 +107,7 @@ def test_after_ten_lost_frames_it_recovers_when_the_view_returns(walk):
     assert np.linalg.norm(back - there) < 0.02 * np.linalg.norm(there)
 
 
-def test_lost_for_long_it_begins_anew_where_it_was(source, walk):
+def test_lost_for_long_it_reinitializes_at_the_last_pose(source, walk):
     black = np.zeros_like(walk[0].image)
     other = list(
         SyntheticSource(

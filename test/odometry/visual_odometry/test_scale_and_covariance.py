@@ -31,7 +31,7 @@ def test_wheel_odometry_gives_metres(walk):
     assert errors.scale == pytest.approx(1.0, abs=0.03)
 
 
-def test_without_a_scale_source_the_covariance_is_large_along_the_way(walked):
+def test_without_a_scale_source_the_covariance_is_large_along_the_trajectory(walked):
     state = walked[-1]
     position = state.T_wc[:3, 3]
     along = position / np.linalg.norm(position)
@@ -114,7 +114,7 @@ def test_wheel_odometry_that_starts_late_gives_metres_from_the_first_step(walk):
     assert "wheel odometry" in held.message
 
 
-def test_wheel_odometry_that_always_arrives_late_gives_metres_from_the_first_step(walk):
+def test_late_wheel_odometry_gives_metric_scale_from_the_first_step(walk):
     """Three frames after its image; only the latest poses are remembered."""
     odometry, states = VisualOdometry(in_metres("odom")), []
 
@@ -193,7 +193,7 @@ def test_the_velocity_is_in_the_scale_of_now_when_that_is_corrected(walk):
     assert now == pytest.approx(0.8, rel=0.3)
 
 
-def test_metres_that_come_too_late_leave_the_way_before_uncertain(walk):
+def test_late_scale_leaves_the_earlier_trajectory_uncertain(walk):
     frames = [replace(frame, depth=None) for frame in walk[:12]] + walk[12:]
     states = process(frames, in_metres("depth", wait_s=0.0))
     position, true = states[-1].T_wc[:3, 3], (np.linalg.inv(walk[0].T_wc) @ walk[-1].T_wc)[:3, 3]

@@ -174,7 +174,7 @@ def test_a_turn_makes_keyframes_before_the_view_is_gone(walk):
 
 
 @pytest.mark.parametrize("memory", [{}, {"max_keyframes": 3, "window": 2}], ids=["all", "short"])
-def test_coming_back_meets_the_way_out(walk, memory):
+def test_returning_to_the_start_closes_with_the_outbound_trajectory(walk, memory):
     back = [
         replace(walk[k], stamp_ns=walk[14].stamp_ns + (14 - k) * 100_000_000)
         for k in range(13, -1, -1)
