@@ -76,7 +76,7 @@ def parse_scale(text: str, known: Collection[str] = ()) -> dict[str, Any]:
     setting, unit = SCALE_NUMBERS.get(source, (None, None))
     if colon and setting is None:
         raise ConfigError(f"scale source {source!r} takes no number; give --scale {source}")
-    if number:
+    if setting is not None and number:
         return {"source": source, setting: number}
     if setting is not None and setting not in known:
         raise ConfigError(f"scale source {source!r} needs a number: give --scale {source}:{unit}")
@@ -149,7 +149,7 @@ def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 def _build(kind: type, settings: Any, where: str) -> Any:
     """Options from settings; errors are attributed to `where`, unless it is empty."""
     prefix = f"{where}: " if where else ""
-    known = {field.name: field.type for field in fields(kind)}
+    known = {field.name: str(field.type) for field in fields(kind)}
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{prefix}{settings!r:.80} must be a mapping of {', '.join(known)}")
     values = {}
