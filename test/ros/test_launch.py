@@ -54,7 +54,7 @@ PROGRAMS = {
 
 @pytest.fixture(autouse=True)
 def workspace(tmp_path, monkeypatch):
-    """A prefix with our programs, and one that prints the arguments of RViz, as colcon installs."""
+    """A prefix with our programs, and one that prints the arguments of RViz, as installed."""
     prefix = tmp_path / "install"
     index = prefix / "share" / "ament_index" / "resource_index" / "packages"
     index.mkdir(parents=True)

@@ -129,8 +129,8 @@ def ended_by(process: subprocess.Popen, *signals: int) -> bool:
     """Whether Fast DDS kept the process from leaving; any other end than a clean one fails.
 
     Fast DDS as it comes with pip may spin forever when a participant leaves while it hears of
-    another (eProsima/Fast-DDS#6513). `lgc_ros.ros.session.leave` ends such a process with code 1
-    and a stack trace that names `leave`: all its work is done by then.
+    another (eProsima/Fast-DDS#6513). `lgc_ros.ros.session.shut_down` ends such a process with
+    code 1 and a stack trace that names it: all its work is done by then.
     """
     for number in signals or (signal.SIGINT,):
         process.send_signal(number)

@@ -42,7 +42,7 @@ def test_the_node_survives_jumps_of_the_clock_and_of_stamps(views, tmp_path):
                 camera.show_good()
                 camera.show_good()
             clock.publish(Clock(clock=stamp(START_NS)))
-            watching.spin_until(lambda: START_NS in reported_ns, "a report at the time of the clock")
+            watching.spin_until(lambda: START_NS in reported_ns, "a report at the clock's time")
             row.good = camera.sent.good
             camera.now_ns = START_NS
 
