@@ -137,7 +137,7 @@ ScaleOption = Annotated[
     typer.Option(
         metavar="NAME",
         help="Source of metric scale: none, constant_speed:MPS, odom, depth or "
-        "camera_height:METRES.",
+        "camera_height:METERS.",
     ),
 ]
 
