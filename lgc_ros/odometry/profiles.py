@@ -25,7 +25,7 @@ SECTIONS = {"scale": ScaleOptions}
 # Scale sources that need a number: its setting, and its placeholder in messages.
 SCALE_NUMBERS = {
     "constant_speed": ("speed_mps", "MPS"),
-    "camera_height": ("camera_height_m", "METRES"),
+    "camera_height": ("camera_height_m", "METERS"),
 }
 # Types by annotation. Values are converted, because YAML reads numbers such as 1e-4 as strings.
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
