@@ -53,9 +53,7 @@ def convert(
     camera_info_topic: InfoTopicOption = None,
     depth_topic: Annotated[
         str | None,
-        typer.Option(
-            metavar="TOPIC", help="Bags: depth image topic to write, too. Default: none."
-        ),
+        typer.Option(metavar="TOPIC", help="Bags: depth topic to write, too. Default: none."),
     ] = None,
 ) -> None:
     """Write a dataset, video, folder or stream as a rosbag2, for `ros2 bag play`.
