@@ -149,6 +149,23 @@ def test_no_two_public_classes_share_a_name():
     assert {made: names for made, names in found.items() if len(names) > 1} == {}
 
 
+def test_modules_classes_and_functions_are_short():
+    """Commands may be longer than functions: their options and help are their signature."""
+    limits = {ast.FunctionDef: 60, ast.AsyncFunctionDef: 60, ast.ClassDef: 250}
+    found = []
+    for name, text in tracked_texts().items():
+        if not name.endswith(".py"):
+            continue
+        if len(text.splitlines()) > 400:
+            found.append(name)
+        nodes = (node for node in ast.walk(ast.parse(text)) if type(node) in limits)
+        for node in nodes:
+            lines = node.end_lineno - node.lineno + 1
+            if lines > limits[type(node)] + 20 * name.startswith("lgc_ros/cli/"):
+                found.append(f"{name}: {node.name}")
+    assert found == []
+
+
 def test_the_replay_offers_every_alignment():
     """The launch file repeats their names, because it must load where only ROS is installed."""
     from lgc_ros.evaluation.trajectory_metrics import ALIGNMENTS

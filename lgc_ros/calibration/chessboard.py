@@ -39,7 +39,7 @@ class Board:
                 f"10x7 squares, at least {MIN_CORNERS}x{MIN_CORNERS}"
             )
         if not square_m > 0:
-            raise ConfigError(f"--square {square_m:g} must be the side of a square in metres")
+            raise ConfigError(f"--square {square_m:g} must be the side of a square in meters")
         return cls(columns, rows, square_m)
 
     @property

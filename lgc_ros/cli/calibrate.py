@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
 def calibrate(
     source: SourceArgument,
     board: BoardOption,
-    square: Annotated[float, typer.Option(metavar="M", help="Side of a square in metres.")],
+    square: Annotated[float, typer.Option(metavar="M", help="Side of a square in meters.")],
     model: ModelOption = "plumb_bob",
     every: EveryOption = None,
     views: ViewsOption = 50,

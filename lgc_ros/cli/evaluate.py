@@ -35,6 +35,7 @@ from lgc_ros.cli.options import (
     PlaneOption,
     ProfileOption,
     ReportOption,
+    RunFeaturesOption,
     ScaleOption,
     SetOption,
     SkipHeldOption,
@@ -220,6 +221,8 @@ def bag(
     method: ComparedOption = None,
     profile: ProfileOption = "default",
     settings: SetOption = None,
+    features: RunFeaturesOption = None,
+    extractor_model: ExtractorModelOption = None,
     scale: ScaleOption = None,
     odom_topic: OdomTopicOption = None,
     depth_topic: DepthTopicOption = None,
@@ -241,7 +244,8 @@ def bag(
     """
     from lgc_ros.sources import open_source
 
-    choices = method_options(method or BAG_METHODS, profile, settings, scale)
+    chosen = {"features": features, "extractor_model": extractor_model}
+    choices = method_options(method or BAG_METHODS, profile, settings, scale, chosen)
     opened = open_source(
         bag,
         camera,

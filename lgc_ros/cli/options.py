@@ -21,12 +21,12 @@ RUN_METHOD_HELP = (
     "compare several. "
 )
 
-FeaturesOption = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="sift, rootsift, orb, akaze, or a learned kind such as xfeat (--extractor-model).",
-    ),
+FEATURES_HELP = "sift, rootsift, orb, akaze, or a learned kind such as xfeat (--extractor-model)."
+
+FeaturesOption = Annotated[str, typer.Option(metavar="NAME", help=FEATURES_HELP)]
+RunFeaturesOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help=f"{FEATURES_HELP} Default: that of the profile."),
 ]
 ExtractorModelOption = Annotated[
     str | None,
@@ -137,7 +137,7 @@ ScaleOption = Annotated[
     typer.Option(
         metavar="NAME",
         help="Source of metric scale: none, constant_speed:MPS, odom, depth or "
-        "camera_height:METRES.",
+        "camera_height:METERS.",
     ),
 ]
 

@@ -19,6 +19,7 @@ from lgc_ros.cli.options import (
     CameraOption,
     DepthTopicOption,
     EveryOption,
+    ExtractorModelOption,
     ForceOption,
     FpsOption,
     GroundTruthOption,
@@ -31,6 +32,7 @@ from lgc_ros.cli.options import (
     OutOption,
     ProfileOption,
     ReportOption,
+    RunFeaturesOption,
     ScaleOption,
     SetOption,
 )
@@ -76,6 +78,8 @@ def run(
     method: MethodsOption = None,
     profile: ProfileOption = "default",
     settings: SetOption = None,
+    features: RunFeaturesOption = None,
+    extractor_model: ExtractorModelOption = None,
     scale: ScaleOption = None,
     every: EveryOption = 1,
     limit: LimitOption = None,
@@ -112,7 +116,8 @@ def run(
     """
     from lgc_ros.sources import open_source
 
-    choices = method_options(method, profile, settings, scale)
+    chosen = {"features": features, "extractor_model": extractor_model}
+    choices = method_options(method, profile, settings, scale, chosen)
     opened = open_source(
         source,
         camera,
@@ -144,12 +149,20 @@ def run(
 
 
 def method_options(
-    methods: list[str] | None, profile: str, settings: list[str] | None, scale: str | None
+    methods: list[str] | None,
+    profile: str,
+    settings: list[str] | None,
+    scale: str | None,
+    chosen: Mapping[str, str | None],
 ) -> list[OdometryOptions]:
-    """The settings for each method; without methods, those of the profile alone."""
+    """The settings for each method; without methods, those of the profile alone.
+
+    `chosen` are settings with an option of their own, None where it is not given.
+    """
     from lgc_ros.odometry.profiles import load_profile, parse_assignments, parse_scale
 
     overrides = parse_assignments(settings or ())
+    overrides |= {name: value for name, value in chosen.items() if value is not None}
     if scale:
         changed = overrides.get("scale", {})
         if not isinstance(changed, dict):

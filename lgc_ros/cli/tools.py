@@ -36,7 +36,7 @@ def synth(
     noise: Annotated[
         float,
         typer.Option(
-            min=0, metavar="LEVELS", help="Standard deviation of image noise in grey levels."
+            min=0, metavar="LEVELS", help="Standard deviation of image noise in gray levels."
         ),
     ] = 2.0,
     blur: Annotated[

@@ -79,9 +79,9 @@ def view(
     """Look at a run, or at a running node, in the Rerun viewer.
 
     Shows images with landmarks, the trajectory and ground truth, status, counts
-    and timing, on a time line to scrub. Landmarks by score and keyframes are in
-    what `lgc run --save-view` wrote, not in a folder of results. Several methods
-    are shown in one world, aligned with the first.
+    and timing, on a time line to scrub. Scores of landmarks and keyframes are only
+    in files of `lgc run --save-view`. Several methods are shown in one world,
+    aligned with the first.
 
     Examples:
 

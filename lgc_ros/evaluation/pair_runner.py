@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +22,7 @@ from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import read_image
 from lgc_ros.matching.correspondences import Correspondences, correspond, match
 from lgc_ros.runtime.output_files import write_file, write_json
+from lgc_ros.runtime.stage_timer import StageTimer
 from lgc_ros.visualization.matches import plot_accuracy
 
 log = logging.getLogger(__name__)
@@ -120,21 +120,23 @@ def _matcher(
     def features_of(name: str, turns: int) -> tuple[Features, tuple[int, int], float]:
         image = read_image(images / name)
         size = image.shape[1], image.shape[0]
-        start = time.perf_counter()
+        timer = StageTimer()
         if extract is None:
             found = read_features(stored_beside(images / name, stored), max_keypoints)
         else:
             upright = np.ascontiguousarray(np.rot90(image, turns))
             found = turn_back(extract(upright), turns, size)
-        return found, size, 1e3 * (time.perf_counter() - start)
+        timer.lap("features")
+        return found, size, timer.ms["features"]
 
     def correspondences_of(pair: Pair) -> tuple[Correspondences, dict[str, float]]:
         features0, size0, ms0 = features_of(pair.name0, pair.turns0)
         features1, size1, ms1 = features_of(pair.name1, pair.turns1)
         cameras = Camera.from_K(pair.K0, *size0), Camera.from_K(pair.K1, *size1)
-        start = time.perf_counter()
+        timer = StageTimer()
         found = correspond(features0, features1, match(features0, features1), *cameras)
-        return found, {"features": ms0 + ms1, "match": 1e3 * (time.perf_counter() - start)}
+        timer.lap("match")
+        return found, {"features": ms0 + ms1, **timer.ms}
 
     return correspondences_of
 

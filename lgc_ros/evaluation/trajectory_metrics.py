@@ -13,6 +13,7 @@ from transforms3d.quaternions import mat2quat
 from lgc_ros.errors import ConfigError, LgcError, SourceError
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.stamps import nearest_stamp
+from lgc_ros.sources.trajectory import trajectory_from_samples
 
 ALIGNMENTS = ("sim3", "se3", "scale", "none")
 KITTI_LENGTHS_M = (100, 200, 300, 400, 500, 600, 700, 800)
@@ -128,7 +129,7 @@ def associate(estimate: Trajectory, truth: Trajectory) -> tuple[Trajectory, Traj
             )
         return estimate, truth
     quaternions = np.array([mat2quat(T[:3, :3]) for T in truth.T_wc])
-    samples = Trajectory.from_samples(
+    samples = trajectory_from_samples(
         truth.stamps_ns.tolist(), truth.positions, quaternions, "the ground truth"
     )
     true_poses = [samples.pose_at(stamp_ns) for stamp_ns in estimate.stamps_ns.tolist()]

@@ -82,8 +82,9 @@ def _model_file(name: str, model: str | Path | None) -> Path:
             f"{name} takes no extractor model, but {model} is given; name the features that it "
             "extracts, such as xfeat, or leave the model out"
         )
-    source = f"; its authors publish the weights at {WEIGHTS[name]}" if name in WEIGHTS else ""
-    if not model and name in WEIGHTS:
+    site = WEIGHTS.get(name)
+    source = f"; the authors of {name} publish its weights at {site}" if site else ""
+    if not model and site:
         raise FeatureError(
             f"{name} needs an extractor model: give its ONNX file as extractor_model or "
             f"--extractor-model{source}, and docs/features.md shows the export"

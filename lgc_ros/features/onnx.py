@@ -26,8 +26,8 @@ from lgc_ros.features.onnx_network import ImageNetwork, load_network
 SIZE_MULTIPLE_PX = 32
 # Size of the image that a model with free input size is tried on.
 TRIAL_SIZE = 640, 480
-# Keypoints on noise from which the unit of their coordinates is told.
-MIN_TO_TELL = 10
+# Keypoints on noise needed to recognize the unit of their coordinates.
+MIN_FOR_UNIT = 10
 FORMS = (
     "an extractor must return keypoints (N, 2), descriptors (N, D) and scores (N), or raw heads: "
     "65 keypoint logits for each cell of 8x8 pixels or a score for each pixel, and a map of "
@@ -60,7 +60,7 @@ def onnx_extractor(path: Path, kind: str, max_keypoints: int, spread: bool) -> E
       scores, the keypoints count as sorted by strength.
 
     The model is run once on noise, so that a file that is not an extractor is refused here. This
-    also tells the unit of its coordinates.
+    also determines the unit of its coordinates.
     """
     network = load_network(path, max_keypoints)
     unit = _unit_on_noise(network)
@@ -119,7 +119,7 @@ def detections(
         outputs: outputs by name.
         input_size: width and height of the network's input in pixels.
         path: file of the network, for errors.
-        unit: of given coordinates, a key of `TO_PIXELS`; None to tell it from these keypoints.
+        unit: of given coordinates, a key of `TO_PIXELS`; None to recognize it by these keypoints.
 
     Raises:
         FeatureError: these are not the outputs of an extractor, or not finite.
@@ -152,8 +152,8 @@ def _check_numbers(outputs: Mapping[str, np.ndarray], path: Path) -> None:
 def _unit_on_noise(network: ImageNetwork) -> str | None:
     """Run an extractor once, so that errors come up before the first image does.
 
-    Returns the unit of the coordinates that it gives, if it gives enough of them to tell: noise
-    has keypoints everywhere, while those of an image may all be in one quarter.
+    Returns the unit of the coordinates, if there are enough to recognize it. Noise has keypoints
+    everywhere, while those of an image may all be in one quarter.
     """
     width, height = (fixed or free for fixed, free in zip(network.size, TRIAL_SIZE, strict=True))
     noise = np.random.default_rng(0).integers(0, 256, (height, width), np.uint8)
@@ -162,4 +162,4 @@ def _unit_on_noise(network: ImageNetwork) -> str | None:
     found = detections(outputs, tensor.shape[:1:-1], network.path)
     found.describe(np.arange(len(found.points)))
     given = find_keypoints(outputs)
-    return unit_of(given.points) if given and len(given.points) >= MIN_TO_TELL else None
+    return unit_of(given.points) if given and len(given.points) >= MIN_FOR_UNIT else None

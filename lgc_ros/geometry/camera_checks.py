@@ -33,7 +33,7 @@ def _principal_point(camera: Camera) -> list[str]:
     if np.all(abs(point - middle) <= MAX_OFF_CENTRE * np.array(camera.size)):
         return []
     return [
-        f"the principal point (cx {point[0]:.1f}, cy {point[1]:.1f}) is far from the centre "
+        f"the principal point (cx {point[0]:.1f}, cy {point[1]:.1f}) is far from the center "
         f"({middle[0]:.1f}, {middle[1]:.1f}) of the {camera.width}x{camera.height} image: check "
         "that the calibration belongs to images of this size"
     ]

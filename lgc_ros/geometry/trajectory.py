@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
 from transforms3d.quaternions import mat2quat, quat2mat
-
-from lgc_ros.errors import SourceError
-
-log = logging.getLogger(__name__)
 
 # Poses are interpolated across gaps up to the longer of these two. In longer gaps the tracking
 # system lost its target; a low sampling rate alone is not a gap.
@@ -50,40 +44,6 @@ class Trajectory:
             stamps_ns.append(stamp_ns)
             matrices.append(T_wc)
         return cls(np.array(stamps_ns, np.int64), np.reshape(matrices, (-1, 4, 4)).astype(float))
-
-    @classmethod
-    def from_samples(
-        cls, stamps_ns: Sequence[int], positions: ArrayLike, quaternions: ArrayLike, where: str
-    ) -> Trajectory:
-        """Sort samples by stamp and drop invalid ones (NaN, zero quaternion) and repeated stamps.
-
-        Args:
-            positions: (N, 3).
-            quaternions: (N, 4) wxyz, normalized here.
-            where: origin of the samples, for messages.
-        """
-        try:
-            stamps = np.array(stamps_ns, np.int64)
-        except OverflowError as error:
-            raise SourceError(
-                f"{where} contains a stamp that exceeds the range of nanoseconds"
-            ) from error
-        centers = np.array(positions, np.float64).reshape(-1, 3)
-        rotations = np.array(quaternions, np.float64).reshape(-1, 4)
-        norms = np.linalg.norm(rotations, axis=1)
-        valid = np.isfinite(centers).all(axis=1) & np.isfinite(norms) & (norms > 0.5)
-        if not valid.any():
-            raise SourceError(f"{where} has no valid pose in {len(stamps)} samples")
-        if not valid.all():
-            log.warning("%s: ignored %d samples without a valid pose", where, np.sum(~valid))
-        # Of several samples with the same stamp, the first is used.
-        stamps, first = np.unique(stamps[valid], return_index=True)
-        order = np.flatnonzero(valid)[first]
-        rotations = rotations[order] / norms[order, None]
-        T_wc = np.tile(np.eye(4), (len(order), 1, 1))
-        T_wc[:, :3, :3] = [quat2mat(q) for q in rotations]
-        T_wc[:, :3, 3] = centers[order]
-        return cls(stamps, T_wc, rotations)
 
     @property
     def positions(self) -> np.ndarray:

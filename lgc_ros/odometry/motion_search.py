@@ -141,7 +141,7 @@ def find_motion(
         m.cost + _cost_of_views_between(m, x_reference, between, last, threshold) for m in motions
     ]
     order = np.argsort(totals)
-    count = len(x1) + sum(len(sight.x) for sight in between)
+    count = len(x1) + sum(len(matches.x) for matches in between)
     clear = totals[order[1]] - totals[order[0]] > max(CLEAR_MATCHES, CLEAR_SHARE * count)
     return motions[order[0]], bool(clear)
 
@@ -207,11 +207,11 @@ def _cost_of_views_between(motion, x_reference, between, last, threshold) -> flo
     points[last.index0] = triangulate_angular(motion.R_10, motion.t_10, x0, x1)
     points[last.index0[~_in_front(motion.R_10, motion.t_10, x0, x1)]] = np.nan
     cost = 0.0
-    for sight in between:
-        known = np.isfinite(points[sight.index0]).all(axis=1)
+    for matches in between:
+        known = np.isfinite(points[matches.index0]).all(axis=1)
         if known.sum() < MIN_POINTS:
             continue
-        seen, x = points[sight.index0[known]], sight.x[known]
+        seen, x = points[matches.index0[known]], matches.x[known]
         pose, _ = poselib.estimate_absolute_pose(
             PIXELS * x,
             seen,
@@ -226,7 +226,7 @@ def _cost_of_views_between(motion, x_reference, between, last, threshold) -> flo
         )
         offset, _ = project(seen @ pose.R.T + pose.t)
         cost += _truncated_cost(np.square(offset - x).sum(axis=1), threshold)
-        x0, x1 = x_reference[sight.index0[~known]], sight.x[~known]
+        x0, x1 = x_reference[matches.index0[~known]], matches.x[~known]
         cost += _truncated_cost(
             sampson_distance(essential_from_pose(pose.R, pose.t), x0, x1), threshold
         )

@@ -25,7 +25,7 @@ SECTIONS = {"scale": ScaleOptions}
 # Scale sources that need a number: its setting, and its placeholder in messages.
 SCALE_NUMBERS = {
     "constant_speed": ("speed_mps", "MPS"),
-    "camera_height": ("camera_height_m", "METRES"),
+    "camera_height": ("camera_height_m", "METERS"),
 }
 # Types by annotation. Values are converted, because YAML reads numbers such as 1e-4 as strings.
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
@@ -76,7 +76,7 @@ def parse_scale(text: str, known: Collection[str] = ()) -> dict[str, Any]:
     setting, unit = SCALE_NUMBERS.get(source, (None, None))
     if colon and setting is None:
         raise ConfigError(f"scale source {source!r} takes no number; give --scale {source}")
-    if number:
+    if setting is not None and number:
         return {"source": source, setting: number}
     if setting is not None and setting not in known:
         raise ConfigError(f"scale source {source!r} needs a number: give --scale {source}:{unit}")
@@ -149,7 +149,7 @@ def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 def _build(kind: type, settings: Any, where: str) -> Any:
     """Options from settings; errors are attributed to `where`, unless it is empty."""
     prefix = f"{where}: " if where else ""
-    known = {field.name: field.type for field in fields(kind)}
+    known = {field.name: str(field.type) for field in fields(kind)}
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{prefix}{settings!r:.80} must be a mapping of {', '.join(known)}")
     values = {}

@@ -60,7 +60,7 @@ class VisualOdometry:
             extract or make_extractor(o.features, o.max_keypoints, o.spread, o.extractor_model)
         )
         self._background = background
-        self._match = KeyframeMatcher(o)
+        self._matcher = KeyframeMatcher(o)
         bundle_adjustment.warm_up()
         patch_alignment.warm_up()
         self._start()
@@ -68,7 +68,7 @@ class VisualOdometry:
     @property
     def filter(self) -> CorrespondenceFilter | None:
         """The learned filter, if the method has one."""
-        return self._match.solver.filter
+        return self._matcher.solver.filter
 
     @property
     def scale_sigma(self) -> float:
@@ -87,7 +87,7 @@ class VisualOdometry:
             "tracking": self.options.tracking,
             "keyframes": str(len(self.map.keyframes)),
             "last_keyframe_s": f"{age_s:.2f}",
-            "mapper": "busy" if self._flow.mapper.busy else "idle",
+            "mapper": "busy" if self._flow_path.mapper.busy else "idle",
         }
 
     def reset(self) -> None:
@@ -96,10 +96,10 @@ class VisualOdometry:
         self._start()
 
     def _start(self) -> None:
-        self._context = Context(self.options, self._match)
+        self._context = Context(self.options, self._matcher)
         unmapped = UnmappedTracking(self._context)
-        self._flow = FlowPath(self._context, unmapped, self._background)
-        self._matching = MatchPath(self._context, unmapped)
+        self._flow_path = FlowPath(self._context, unmapped, self._background)
+        self._match_path = MatchPath(self._context, unmapped)
 
     @property
     def map(self) -> LandmarkMap:
@@ -108,7 +108,7 @@ class VisualOdometry:
 
     def close(self) -> None:
         """End the background thread, if there is one."""
-        self._flow.mapper.close()
+        self._flow_path.mapper.close()
 
     def take_revised(self) -> list[OdometryState]:
         """States of earlier frames that could only be located now, each once."""
@@ -146,16 +146,17 @@ class VisualOdometry:
             _check_sizes(frame, camera)
             gray = to_gray(frame.image) if self.options.tracking == FLOW else None
             view = make_view(frame.stamp_ns, camera, T_oc, gray)
-            self._flow.take_over_map(wait=False)
-            state = self._flow.track(view, frame, extract, timer)
+            self._flow_path.take_over_map(wait=False)
+            state = self._flow_path.track(view, frame, extract, timer)
             if state is not None:
                 return state
-            self._flow.take_over_map(wait=True)
+            # Flow has failed: match keypoints, on the map as the mapper leaves it.
+            self._flow_path.take_over_map(wait=True)
             view = with_keypoints(view, extract())
         except LgcError as error:
             return self._context.hold(frame.stamp_ns, str(error), None, timer)
         timer.lap("features")
-        return self._matching.track(view, frame, timer)
+        return self._match_path.track(view, frame, timer)
 
 
 def _check_sizes(frame: Frame, camera: Camera) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 from lifecycle_msgs.srv import ChangeState
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
 from lgc_ros.errors import LgcError
 
-Transition = Callable[[LifecycleNode, LifecycleState], TransitionCallbackReturn]
+Transition = Callable[[Any, LifecycleState], TransitionCallbackReturn]
 
 
 def log_failure(transition: Transition) -> Transition:
@@ -22,7 +23,7 @@ def log_failure(transition: Transition) -> Transition:
     """
 
     @functools.wraps(transition)
-    def logged(node: LifecycleNode, state: LifecycleState) -> TransitionCallbackReturn:
+    def logged(node: Any, state: LifecycleState) -> TransitionCallbackReturn:
         try:
             return transition(node, state)
         except LgcError as error:

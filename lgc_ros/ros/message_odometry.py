@@ -167,7 +167,7 @@ class MessageOdometry:
     def _calibrated(self, camera_info: CameraInfo) -> Camera:
         """The current camera, or a new one if camera_info has changed."""
         calibration = _calibration(camera_info)
-        if calibration == self._calibration:
+        if self._camera is not None and calibration == self._calibration:
             return self._camera
         camera = Camera.from_camera_info(camera_info, self._rectified)
         if self._camera is not None:

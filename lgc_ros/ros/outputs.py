@@ -64,8 +64,10 @@ class Outputs:
         self, image_header: Header, tracked: TrackedFrame, T_bc: np.ndarray, p: NodeParameters
     ) -> None:
         """Publish the motion of the base, with the camera mounted at T_bc; TF comes first."""
+        camera = tracked.frame.camera
+        assert camera is not None  # of the image's camera_info
         spread = messages.twist_covariance(
-            tracked.state, tracked.last, tracked.frame.camera.focal, p.odometry.sigma_px
+            tracked.state, tracked.last, camera.focal, p.odometry.sigma_px
         )
         motion = messages.base_motion(tracked.state, T_bc, spread)
         header = Header(stamp=image_header.stamp, frame_id=p.odom_frame)

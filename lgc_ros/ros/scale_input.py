@@ -16,10 +16,10 @@ from nav_msgs.msg import Odometry
 from sensor_msgs.msg import Image
 
 from lgc_ros.errors import ImageError
-from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.encoding import depth_from_message
 from lgc_ros.images.frame import Frame
 from lgc_ros.images.stamps import stamp_ns
+from lgc_ros.sources.trajectory import trajectory_from_samples
 
 # An image waits this long for a message with its own stamp or a later one ...
 WAIT_S = 0.2
@@ -127,7 +127,7 @@ class WheelOdometry(_Latest):
             return None
         positions, quaternions = zip(*(_pose(message) for _, message in nearest), strict=True)
         stamps_ns = [now_ns for now_ns, _ in nearest]
-        trajectory = Trajectory.from_samples(stamps_ns, positions, quaternions, self.name)
+        trajectory = trajectory_from_samples(stamps_ns, positions, quaternions, self.name)
         return trajectory.pose_at(stamp_ns, MAX_GAP_NS)
 
 

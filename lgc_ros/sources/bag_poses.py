@@ -22,6 +22,7 @@ from lgc_ros.sources.bag_reader import (
     topic_types,
 )
 from lgc_ros.sources.bag_types import POSE_TYPES, TF_TYPES
+from lgc_ros.sources.trajectory import trajectory_from_samples
 
 if TYPE_CHECKING:
     from rosbags.highlevel import AnyReader
@@ -83,7 +84,7 @@ def _topic_poses(reader: AnyReader, path: Path, topic: str) -> tuple[Trajectory,
         positions.append([position.x, position.y, position.z])
         quaternions.append([rotation.w, rotation.x, rotation.y, rotation.z])
         body = getattr(message, "child_frame_id", "")
-    return Trajectory.from_samples(stamps_ns, positions, quaternions, f"{topic} of {path}"), body
+    return trajectory_from_samples(stamps_ns, positions, quaternions, f"{topic} of {path}"), body
 
 
 def _position_and_rotation(message: Any) -> tuple[Any, Any]:

@@ -108,7 +108,7 @@ def _from_exif(image: SampleImage) -> Camera:
 def _guessed(focal_px: float, size: tuple[int, int], origin: str) -> Camera:
     """A pinhole camera without distortion whose principal point is the centre of the image."""
     log.warning(
-        "the camera is a GUESS: focal length %.0f px (%s), centre as principal point, no lens "
+        "the camera is a GUESS: focal length %.0f px (%s), center as principal point, no lens "
         "distortion. Trajectories bend and angles are off by as much as the guess is. Calibrate "
         "for results you rely on: lgc calibrate VIDEO --board 9x6 --square 0.025",
         focal_px,

@@ -16,6 +16,7 @@ from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.frame import Frame, read_image
 from lgc_ros.sources.base import GroundTruth, Loader, Source
 from lgc_ros.sources.files import read_lines
+from lgc_ros.sources.trajectory import trajectory_from_samples
 
 GROUND_TRUTH = "state_groundtruth_estimate0"
 
@@ -79,7 +80,7 @@ def read_ground_truth(path: Path) -> Trajectory:
                 "x, y, z, qw, qx, qy, qz"
             ) from error
     columns = np.reshape(poses, (-1, 7))
-    return Trajectory.from_samples(stamps_ns, columns[:, :3], columns[:, 3:], str(path))
+    return trajectory_from_samples(stamps_ns, columns[:, :3], columns[:, 3:], str(path))
 
 
 def _root(path: Path) -> Path:

@@ -2,20 +2,58 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 import numpy as np
-from transforms3d.quaternions import mat2quat
+from numpy.typing import ArrayLike
+from transforms3d.quaternions import mat2quat, quat2mat
 
 from lgc_ros.errors import SourceError
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.runtime.output_files import write_file
 from lgc_ros.sources.files import read_lines
 
+log = logging.getLogger(__name__)
+
 TUM_LINE = "stamp tx ty tz qx qy qz qw"
 KITTI_COLUMNS = 12
+
+
+def trajectory_from_samples(
+    stamps_ns: Sequence[int], positions: ArrayLike, quaternions: ArrayLike, where: str
+) -> Trajectory:
+    """Sort samples by stamp and drop invalid ones (NaN, zero quaternion) and repeated stamps.
+
+    Args:
+        positions: (N, 3).
+        quaternions: (N, 4) wxyz, normalized here.
+        where: origin of the samples, for messages.
+    """
+    try:
+        stamps = np.array(stamps_ns, np.int64)
+    except OverflowError as error:
+        raise SourceError(
+            f"{where} contains a stamp that exceeds the range of nanoseconds"
+        ) from error
+    centers = np.array(positions, np.float64).reshape(-1, 3)
+    rotations = np.array(quaternions, np.float64).reshape(-1, 4)
+    norms = np.linalg.norm(rotations, axis=1)
+    valid = np.isfinite(centers).all(axis=1) & np.isfinite(norms) & (norms > 0.5)
+    if not valid.any():
+        raise SourceError(f"{where} has no valid pose in {len(stamps)} samples")
+    if not valid.all():
+        log.warning("%s: ignored %d samples without a valid pose", where, np.sum(~valid))
+    # Of several samples with the same stamp, the first is used.
+    stamps, first = np.unique(stamps[valid], return_index=True)
+    order = np.flatnonzero(valid)[first]
+    rotations = rotations[order] / norms[order, None]
+    T_wc = np.tile(np.eye(4), (len(order), 1, 1))
+    T_wc[:, :3, :3] = [quat2mat(q) for q in rotations]
+    T_wc[:, :3, 3] = centers[order]
+    return Trajectory(stamps, T_wc, rotations)
 
 
 def read_trajectory(path: str | Path) -> Trajectory:
@@ -32,7 +70,7 @@ def read_trajectory(path: str | Path) -> Trajectory:
         except ValueError as error:
             raise SourceError(f"{path}: '{line}' is not a pose ({error}): {remedy}") from error
     columns = np.reshape(poses, (-1, 7))
-    return Trajectory.from_samples(stamps_ns, columns[:, :3], columns[:, [6, 3, 4, 5]], str(path))
+    return trajectory_from_samples(stamps_ns, columns[:, :3], columns[:, [6, 3, 4, 5]], str(path))
 
 
 def read_trajectory_file(path: str | Path) -> Trajectory:

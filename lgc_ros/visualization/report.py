@@ -104,7 +104,7 @@ def write_report(out: Path, report: Report) -> None:
     stamps = sorted(live.pictures)
     if stamps:
         write_file(out / "matches.jpg", live.pictures[stamps[len(stamps) // 2]])
-    write_ply(out / "inliers.ply", report.cloud, "landmarks in metres, world of the ground truth")
+    write_ply(out / "inliers.ply", report.cloud, "landmarks in meters, world of the ground truth")
     values = {
         "version": lgc_ros.__version__,
         "date": datetime.now().strftime("%Y-%m-%d %H:%M"),

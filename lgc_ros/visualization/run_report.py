@@ -122,7 +122,7 @@ def _landmarks(cloud: PointCloud) -> str:
     if not len(cloud.points):
         return ""
     return (
-        '<h2>Landmarks</h2><p class="note">The landmarks used by the poses, coloured by the '
+        '<h2>Landmarks</h2><p class="note">The landmarks used by the poses, colored by the '
         f"images: {len(cloud.points):,} points in <code>map.ply</code>.</p>"
         '<div class="card cloud"><canvas id="cloud"></canvas>'
         "<p>drag to rotate · line: camera trajectory</p></div>"

@@ -38,6 +38,7 @@ NAMED = [
     ("run", "profile", PROFILES),
     ("run", "align", ALIGNMENTS),
     ("run", "scale", SOURCES),
+    ("run", "features", EXTRACTORS),
     ("match", "method", ("cn", "cn-8pt", "cn-8pt-plain", *ROBUST_ESTIMATORS)),
     ("match", "features", EXTRACTORS),
     ("evaluate pairs", "method", ("cn", "cn-8pt", "cn-8pt-plain", *ROBUST_ESTIMATORS)),

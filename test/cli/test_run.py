@@ -27,22 +27,24 @@ def test_run_processes_a_dataset_and_reports(invoke, tum_folder, tmp_path):
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["frames"] == 14
 
 
-def test_run_tracks_with_the_extractor_file_of_a_setting_or_a_profile(
+def test_run_tracks_with_the_extractor_file_of_options_settings_or_a_profile(
     invoke, tum_folder, tmp_path, heads_model
 ):
     model = heads_model(trackable=True, contrast=100.0)
     profile = tmp_path / "own.yaml"
     profile.write_text(f"base: default\nfeatures: own\nextractor_model: {model}\n")
     settings = ("--set", "features=own", "--set", f"extractor_model={model}")
+    options = ("--features", "own", "--extractor-model", model)
     common = ("run", tum_folder, "--method", "poselib+ratio", *SETTINGS, "--out")
-    for name, chosen in (("set", settings), ("profile", ("--profile", profile))):
+    given = {"set": settings, "options": options, "profile": ("--profile", profile)}
+    for name, chosen in given.items():
         result = invoke(*common, tmp_path / name, *chosen)
         assert result.exit_code == 0, result.output
     metrics = json.loads((tmp_path / "set" / "metrics.json").read_text())
     assert metrics["tracked"] == 14
     assert metrics["ate_rmse_m"] < 0.05
-    states = [(tmp_path / name / "states.csv").read_bytes() for name in ("set", "profile")]
-    assert states[0] == states[1]
+    states = [(tmp_path / name / "states.csv").read_bytes() for name in given]
+    assert states[0] == states[1] == states[2]
 
 
 def test_run_writes_to_a_new_folder_by_default(invoke, tum_folder, tmp_path, monkeypatch):

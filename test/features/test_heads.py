@@ -117,7 +117,7 @@ def test_the_score_is_probability_times_reliability(heads_model):
         assert 0.5 < score / probability[tuple(point)] < 0.6  # sigmoid of a dark cell's mean
 
 
-def test_rgb_models_get_colours_and_gray_images_alike(heads_model):
+def test_rgb_models_accept_color_and_gray_images(heads_model):
     image = dots(scattered())
     model = heads_model(channels=3)
     gray, colour = extract(image, model), extract(cv2.cvtColor(image, cv2.COLOR_GRAY2BGR), model)
@@ -197,7 +197,7 @@ def test_descriptors_may_have_cells_of_any_size(cell_px):
 
 
 @pytest.mark.parametrize("rank", [3, 4])
-def test_scores_of_pixels_do_instead_of_logits(heads_model, rank):
+def test_scores_of_pixels_may_replace_logits(heads_model, rank):
     centers = scattered()
     features = extract(dots(centers), heads_model(scores_rank=rank))
     assert len(features) == len(centers)
@@ -206,7 +206,7 @@ def test_scores_of_pixels_do_instead_of_logits(heads_model, rank):
     np.testing.assert_allclose(np.linalg.norm(features.descriptors, axis=1), 1, rtol=1e-5)
 
 
-def test_outputs_of_other_shapes_are_no_heads():
+def test_outputs_of_other_shapes_are_not_heads():
     logits, descriptors = np.zeros((1, 65, 6, 8)), np.zeros((1, 5, 6, 8))
     scores = np.zeros((1, 48, 64))
     assert find_heads({"a": logits, "b": descriptors}, (64, 48)) is not None

@@ -79,7 +79,7 @@ def test_pixels_that_fill_up_a_fixed_number_of_keypoints_are_left_out():
     np.testing.assert_array_equal(found.descriptors, DESCRIPTORS[kept])
 
 
-def test_as_many_descriptors_as_channels_are_told_by_their_length():
+def test_square_descriptor_arrays_are_oriented_by_unit_length():
     square = RNG.normal(size=(COUNT, COUNT))
     square /= np.linalg.norm(square, axis=1, keepdims=True)
     for descriptors in (square, square.T):
@@ -103,7 +103,7 @@ def test_outputs_that_do_not_belong_together_are_refused(outputs):
 
 
 @pytest.mark.parametrize("unit", TO_PIXELS)
-def test_the_unit_of_coordinates_is_told_and_undone(unit):
+def test_the_unit_of_coordinates_is_recognized_and_converted_to_pixels(unit):
     size = np.array([640, 480])
     pixels = np.vstack([[[0, 0], [639, 479]], RNG.uniform(0, 479, (20, 2))])
     given = {
@@ -115,7 +115,7 @@ def test_the_unit_of_coordinates_is_told_and_undone(unit):
     np.testing.assert_allclose(TO_PIXELS[unit](given, size), pixels, atol=1e-9)
 
 
-def test_a_known_unit_counts_where_keypoints_of_one_image_mislead():
+def test_a_known_unit_is_not_overridden_by_the_keypoints_of_one_image():
     outputs = {
         "keypoints": RNG.uniform(0, 1, (COUNT, 2)),  # all in the lower right quarter
         "descriptors": DESCRIPTORS,

@@ -5,6 +5,7 @@ import sys
 import cv2
 import numpy as np
 import pytest
+from extractors import write_keypoints_model
 
 from lgc_ros.errors import FeatureError
 from lgc_ros.features.base import make_extractor
@@ -12,88 +13,12 @@ from lgc_ros.features.base import make_extractor
 
 @pytest.fixture
 def onnx_model(tmp_path):
-    """Writes a tiny extractor that returns given keypoints; their scores are the pixel values.
-
-    Descriptors are (score, 2 * score, 3 * score), which identifies the pixel.
-    """
+    """Writes a tiny extractor that returns given keypoints, see `write_keypoints_model`."""
     pytest.importorskip("onnxruntime")
-    onnx = pytest.importorskip("onnx")
-    from onnx import TensorProto, helper, numpy_helper
+    pytest.importorskip("onnx")
 
-    def write(
-        pixels,
-        keypoints=None,
-        *,
-        channels=1,
-        size=("h", "w"),
-        outputs=("keypoints", "scores", "descriptors"),
-        transposed=False,
-        batched=True,
-        count_input=None,
-        name="tiny.onnx",
-    ):
-        pixels = np.asarray(pixels)
-        keypoints = pixels if keypoints is None else np.asarray(keypoints)
-        where = np.column_stack([np.zeros(len(pixels)), pixels[:, ::-1]]).astype(np.int64)
-        constants = {
-            "given": keypoints,
-            "where": where,
-            "first_axis": np.array([0], np.int64),
-            "last_axis": np.array([1], np.int64),
-            "factors": np.float32([[1, 2, 3]]),
-            # The last channel: gray itself, or blue of an RGB image.
-            "last": np.array(channels - 1, np.int64),
-        }
-        points, scores, descriptors = outputs
-        inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, channels, *size])]
-        nodes = []
-        if count_input:
-            # The first keypoints, as many as the second input says.
-            name_of_count, kind_of_count, shape_of_count = count_input
-            inputs.append(
-                helper.make_tensor_value_info(name_of_count, kind_of_count, shape_of_count)
-            )
-            constants |= {"all_given": constants.pop("given"), "all_where": where}
-            del constants["where"]
-            constants |= {"start": np.array([0], np.int64), "one": np.array([1], np.int64)}
-            nodes = [
-                helper.make_node("Cast", [name_of_count], ["count"], to=TensorProto.INT64),
-                helper.make_node("Reshape", ["count", "one"], ["end"]),
-                helper.make_node("Slice", ["all_given", "start", "end", "start"], ["given"]),
-                helper.make_node("Slice", ["all_where", "start", "end", "start"], ["where"]),
-            ]
-        nodes += [
-            helper.make_node("Gather", ["image", "last"], ["plane"], axis=1),
-            helper.make_node("GatherND", ["plane", "where"], ["values"]),
-            helper.make_node("Unsqueeze", ["values", "last_axis"], ["column"]),
-            helper.make_node("MatMul", ["column", "factors"], ["table"]),
-            helper.make_node("Transpose", ["table"], ["turned"], perm=[1, 0]),
-        ]
-        for inner, outer in (
-            ("given", points),
-            ("values", scores),
-            ("turned" if transposed else "table", descriptors),
-        ):
-            nodes.append(
-                helper.make_node("Unsqueeze", [inner, "first_axis"], [outer])
-                if batched
-                else helper.make_node("Identity", [inner], [outer])
-            )
-        kind = TensorProto.INT64 if keypoints.dtype == np.int64 else TensorProto.DOUBLE
-        graph = helper.make_graph(
-            nodes,
-            "tiny",
-            inputs,
-            [
-                helper.make_tensor_value_info(points, kind, None),
-                helper.make_tensor_value_info(scores, TensorProto.FLOAT, None),
-                helper.make_tensor_value_info(descriptors, TensorProto.FLOAT, None),
-            ],
-            [numpy_helper.from_array(value, key) for key, value in constants.items()],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-        onnx.save(model, tmp_path / name)
-        return f"onnx:{tmp_path / name}"
+    def write(*args, **options):
+        return f"onnx:{write_keypoints_model(tmp_path / 'tiny.onnx', *args, **options)}"
 
     return write
 
@@ -176,17 +101,13 @@ def test_keypoints_are_mapped_back_to_where_the_pixels_came_from(onnx_model, siz
 
 @pytest.mark.parametrize(("kind", "shape"), [("INT64", []), ("INT64", [1]), ("INT32", [])])
 def test_the_number_of_keypoints_may_be_an_input(onnx_model, ramp, kind, shape):
-    from onnx import TensorProto
-
-    model = onnx_model(PIXELS, count_input=("top_k", getattr(TensorProto, kind), shape))
+    model = onnx_model(PIXELS, count_input=("top_k", kind, shape))
     points = make_extractor(model, 3)(ramp).points
     assert {tuple(p) for p in points.tolist()} == {tuple(p) for p in PIXELS[:3].tolist()}
 
 
 def test_other_inputs_beside_the_image_are_refused(onnx_model):
-    from onnx import TensorProto
-
-    for name, kind in (("height", TensorProto.INT64), ("top_k", TensorProto.FLOAT)):
+    for name, kind in (("height", "INT64"), ("top_k", "FLOAT")):
         with pytest.raises(FeatureError, match=rf"takes image .*{name}.*must take one float"):
             make_extractor(onnx_model(PIXELS, count_input=(name, kind, [])))
 

@@ -1,10 +1,10 @@
-"""Interpolation between samples, gaps, and invalid samples; SciPy is the oracle."""
+"""Interpolation between samples and gaps; SciPy is the oracle."""
 
 import numpy as np
 import pytest
 
-from lgc_ros.errors import SourceError
 from lgc_ros.geometry.trajectory import Trajectory
+from lgc_ros.sources.trajectory import trajectory_from_samples
 
 IDENTITY = [1, 0, 0, 0]
 
@@ -17,7 +17,7 @@ def test_interpolated_poses_agree_with_scipy():
     positions = rng.normal(size=(20, 3))
     wxyz = rotations.as_quat()[:, [3, 0, 1, 2]] * rng.choice([-3, 3], (20, 1))
     shuffled = rng.permutation(20)
-    trajectory = Trajectory.from_samples(
+    trajectory = trajectory_from_samples(
         stamps_ns[shuffled], positions[shuffled], wxyz[shuffled], "test"
     )
     seconds = (stamps_ns - stamps_ns[0]) * 1e-9
@@ -33,7 +33,7 @@ def test_interpolated_poses_agree_with_scipy():
 
 def test_poses_are_unknown_outside_the_samples_and_in_gaps():
     stamps_ns = np.array([0, 50, 100, 400, 450]) * 10**6
-    trajectory = Trajectory.from_samples(stamps_ns, np.zeros((5, 3)), [IDENTITY] * 5, "test")
+    trajectory = trajectory_from_samples(stamps_ns, np.zeros((5, 3)), [IDENTITY] * 5, "test")
     known = [ms for ms in range(-10, 470, 10) if trajectory.pose_at(ms * 10**6) is not None]
     assert known == [*range(0, 110, 10), *range(400, 460, 10)]
     assert trajectory.pose_at(250 * 10**6, max_gap_ns=300 * 10**6) is not None
@@ -41,28 +41,17 @@ def test_poses_are_unknown_outside_the_samples_and_in_gaps():
 
 def test_a_low_sampling_rate_is_not_a_gap():
     stamps_ns = np.array([0, 1, 2, 3, 6, 7, 11, 12]) * 10**9
-    trajectory = Trajectory.from_samples(stamps_ns, np.zeros((8, 3)), [IDENTITY] * 8, "gps")
+    trajectory = trajectory_from_samples(stamps_ns, np.zeros((8, 3)), [IDENTITY] * 8, "gps")
     times_s = (0.5, 4.5, 9, 11.5)
     known = [trajectory.pose_at(round(time * 1e9)) is not None for time in times_s]
     assert known == [True, True, False, True]
-
-
-def test_invalid_samples_are_dropped_with_a_warning(caplog):
-    positions = [[0, 0, 0], [np.nan, 0, 0], [2, 0, 0], [9, 9, 9]]
-    quaternions = [IDENTITY, IDENTITY, IDENTITY, [0, 0, 0, 0]]
-    trajectory = Trajectory.from_samples([0, 40, 80, 120], positions, quaternions, "mocap")
-    assert trajectory.stamps_ns.tolist() == [0, 80]
-    assert trajectory.pose_at(40)[0, 3] == 1
-    assert "mocap: ignored 2 samples" in caplog.text
-    with pytest.raises(SourceError, match="mocap has no valid pose in 1 samples"):
-        Trajectory.from_samples([0], [[0, 0, 0]], [[0, 0, 0, 0]], "mocap")
 
 
 def test_interpolation_of_matrices_equals_that_of_quaternions():
     rng = np.random.default_rng(3)
     quaternions = rng.normal(size=(6, 4))
     stamps_ns = np.arange(6) * 10**7
-    samples = Trajectory.from_samples(stamps_ns, rng.normal(size=(6, 3)), quaternions, "test")
+    samples = trajectory_from_samples(stamps_ns, rng.normal(size=(6, 3)), quaternions, "test")
     matrices = Trajectory.from_poses(zip(stamps_ns, samples.T_wc, strict=True))
     for stamp_ns in (0, 3 * 10**6, 27 * 10**6, 5 * 10**7):
         np.testing.assert_allclose(

@@ -56,7 +56,7 @@ def disturbed(bundle, rng):
 
 
 @pytest.mark.parametrize("fixed", [2, 5])
-def test_a_disturbed_bundle_comes_back(fixed):
+def test_a_perturbed_bundle_converges_to_the_truth(fixed):
     rng = np.random.default_rng(3)
     truth = bundle_of(rng, fixed=fixed)
     start = disturbed(truth, rng)
@@ -151,14 +151,14 @@ def test_the_order_of_observations_does_not_matter():
         np.testing.assert_array_equal(a, b)
 
 
-def test_what_is_behind_a_camera_is_infinitely_far_off():
+def test_points_behind_a_camera_have_infinite_distance():
     bundle = bundle_of(np.random.default_rng(8))
     bundle.points[3] = (0, 0, -5)
     behind = np.isinf(bundle_distances(bundle))
     np.testing.assert_array_equal(behind, bundle.point == 3)
 
 
-def test_a_wrong_observation_does_not_bend_a_bundle():
+def test_one_outlier_does_not_distort_a_bundle():
     rng = np.random.default_rng(4)
     truth = bundle_of(rng, noise=1e-4, whitening=EQUAL)
     truth.observed[7] += 0.2
@@ -181,7 +181,7 @@ def test_points_of_a_bundle_scatter_as_their_covariances_say():
 
 
 @pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])
-def test_a_bundle_tells_the_noise_of_its_observations_in_spite_of_wrong_ones(factor):
+def test_the_noise_of_observations_is_estimated_despite_outliers(factor):
     rng = np.random.default_rng(6)
     bundle = bundle_of(rng, points=300, noise=factor * SIGMA)
     bundle.observed[::50] += 0.1
@@ -190,7 +190,7 @@ def test_a_bundle_tells_the_noise_of_its_observations_in_spite_of_wrong_ones(fac
     assert observed_noise(distances, bundle.point) == pytest.approx(factor, rel=0.15)
 
 
-def test_what_is_seen_more_precisely_counts_for_more():
+def test_precise_observations_have_more_weight():
     """Views blurred along one direction, adjusted with and without knowing it."""
     rng = np.random.default_rng(8)
     truth = bundle_of(rng)

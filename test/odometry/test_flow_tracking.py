@@ -95,7 +95,7 @@ def test_a_darker_image_is_followed(walk):
     np.testing.assert_allclose(state.T_wc, expected.process(usual).T_wc, atol=0.01)
 
 
-def test_a_blank_image_is_no_pose_and_the_view_is_found_again(walk):
+def test_a_blank_image_has_no_pose_and_tracking_recovers(walk):
     odometry = VisualOdometry(OPTIONS)
     for frame in walk[:30]:
         odometry.process(frame)

@@ -45,7 +45,7 @@ def same(result, other):
     return np.array_equal(result.pose.E_10, other.pose.E_10)
 
 
-def test_a_rough_pose_will_do_while_parallax_is_far_too_little(tracked):
+def test_a_rough_pose_suffices_while_parallax_is_far_too_small(tracked):
     result, estimates, R_true = tracked(20, 21)
     assert result.parallax_deg < ROUGH_PARALLAX * OPTIONS.init_parallax_deg
     assert same(result, estimates[True])
@@ -61,6 +61,6 @@ def test_a_map_begins_with_a_thorough_pose(tracked):
     assert rotation_error_deg(result.pose.R_10, R_true) < 0.5
 
 
-def test_where_there_are_landmarks_two_views_are_asked_thoroughly(tracked):
+def test_with_landmarks_the_two_view_pose_is_thorough(tracked):
     result, estimates, _ = tracked(20, 21, landmark=0)
     assert same(result, estimates[False])

@@ -61,13 +61,13 @@ def test_landmarks_are_found_where_they_should_be(walked):
     assert len(np.unique(ids)) == len(ids)
 
 
-def test_landmarks_that_are_known_stay(walked):
+def test_known_landmarks_are_kept(walked):
     known = walked.keyframes[-1].landmark_ids != NONE
     before, again = seen_again(walked, np.zeros(len(known), bool))
     assert np.array_equal(again.landmark_ids[known], before[known])
 
 
-def test_keypoints_that_show_nothing_yet_make_landmarks(walked):
+def test_keypoints_without_a_landmark_become_landmarks(walked):
     nothing = len(walked.points)
     before, again = seen_again(walked, np.zeros(len(walked.keyframes[-1].landmark_ids), bool))
     new = again.landmark_ids >= nothing

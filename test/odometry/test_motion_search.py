@@ -51,14 +51,14 @@ def is_true(motion, k):
 
 
 @pytest.mark.parametrize("wrong", [0, 80])
-def test_a_room_leaves_one_motion(wrong):
+def test_a_room_allows_one_motion(wrong):
     x0, sights = views(in_a_room(np.random.default_rng(1)), [6], wrong)
     motion, clear = find_motion(x0, [], sights[0], *pose(6), THRESHOLD)
     assert clear
     assert is_true(motion, 6)
 
 
-def test_two_views_of_a_plane_leave_two():
+def test_two_views_of_a_plane_allow_two_motions():
     x0, sights = views(in_a_plane(np.random.default_rng(2)), [3])
     _, clear = find_motion(x0, [], sights[0], *pose(3), THRESHOLD)
     assert not clear
@@ -66,7 +66,7 @@ def test_two_views_of_a_plane_leave_two():
 
 @pytest.mark.parametrize("wrong", [0, 80])
 @pytest.mark.parametrize("guess", [pose(9), (np.eye(3), np.array([0.0, 1.0, 0.0]))])
-def test_views_between_tell_them_apart_whatever_was_guessed(guess, wrong):
+def test_views_between_resolve_the_ambiguity_from_any_guess(guess, wrong):
     x0, (*between, last) = views(in_a_plane(np.random.default_rng(3)), [3, 6, 9], wrong)
     motion, clear = find_motion(x0, between, last, *guess, THRESHOLD)
     assert clear

@@ -56,7 +56,7 @@ def test_the_next_frames_are_extracted_while_this_one_is_worked_on(frames):
         assert not any(event.is_set() for event in begun[index + 3 :])
 
 
-def test_one_thread_extracts_when_asked(frames):
+def test_with_one_thread_features_are_extracted_on_demand(frames):
     extracted = []
     ahead = prefetch_features(frames, lambda image: extracted.append(threading.get_ident()), 1)
     _, features = next(ahead)
@@ -68,12 +68,12 @@ def test_one_thread_extracts_when_asked(frames):
 def test_an_unusable_image_is_reported_when_its_frame_is_processed(frames):
     blank = replace(frames[1], image=np.zeros((0, 0), np.uint8))
     sequence = [frames[0], blank, *frames[2:5]]
-    told = [state.status for state in states(sequence, 2)]
-    assert told == [state.status for state in states(sequence, 1)]
-    assert told[1] in ("few_matches", "lost")
+    statuses = [state.status for state in states(sequence, 2)]
+    assert statuses == [state.status for state in states(sequence, 1)]
+    assert statuses[1] in ("few_matches", "lost")
 
 
-def test_an_error_of_the_extractor_reaches_the_one_who_asks(frames):
+def test_an_error_of_the_extractor_is_raised_where_features_are_used(frames):
     def extract(image):
         raise ImageError("broken")
 

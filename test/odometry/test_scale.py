@@ -42,7 +42,7 @@ def scale_of(options, known):
     return ScaleEstimator(options).correction(known)
 
 
-def test_the_ground_gives_metres():
+def test_the_ground_gives_metric_scale():
     rng = np.random.default_rng(3)
     points = np.vstack([plane(rng, 80, HEIGHT_M), walls(rng, 120)])
     assert scale_of(height_options(), evidence(points)) == pytest.approx(UNIT_M, rel=0.05)
@@ -70,7 +70,7 @@ def test_a_mounting_that_looks_down_is_allowed_for():
 
 
 @pytest.mark.parametrize("pitch_deg", [-2.0, 3.0, 12.0])
-def test_driving_along_the_ground_tells_the_pitch(pitch_deg):
+def test_the_pitch_follows_from_driving_along_the_ground(pitch_deg):
     rng = np.random.default_rng(8)
     p = np.radians(pitch_deg)
     ahead = 0.4 * np.array([0, -np.sin(p), np.cos(p)])
@@ -78,7 +78,7 @@ def test_driving_along_the_ground_tells_the_pitch(pitch_deg):
     assert scale_of(height_options(), known) == pytest.approx(UNIT_M, rel=0.03)
 
 
-def test_a_camera_that_climbs_tells_nothing_of_its_height():
+def test_a_climbing_camera_measures_no_height():
     rng = np.random.default_rng(9)
     climbing = evidence(plane(rng, 80, HEIGHT_M), motion_m=(0, -0.4, 0.1))
     assert scale_of(height_options(), climbing) == 1.0
@@ -91,7 +91,7 @@ def test_without_ground_nothing_is_corrected():
     assert scale_of(height_options(), evidence()) == 1.0
 
 
-def test_depth_wheels_and_speed_give_the_same_metres():
+def test_depth_wheels_and_speed_give_the_same_scale():
     rng = np.random.default_rng(7)
     points = rng.uniform([-2, -2, 2], [2, 2, 8], (50, 3))
     depths_m = points[:, 2].copy()
@@ -104,7 +104,7 @@ def test_depth_wheels_and_speed_give_the_same_metres():
     assert scale_of(speed, evidence()) == pytest.approx(UNIT_M)
 
 
-def test_one_bad_answer_changes_nothing():
+def test_one_bad_measurement_changes_nothing():
     estimator = ScaleEstimator(ScaleOptions("odom"))
     for _ in range(5):
         factor = estimator.correction(evidence(odom_distance_m=0.4 / UNIT_M))
@@ -113,6 +113,6 @@ def test_one_bad_answer_changes_nothing():
 
 
 @pytest.mark.parametrize("options", [{"source": "camera_height"}, {"source": "stars"}])
-def test_what_a_source_needs_is_asked_for(options):
+def test_unknown_sources_and_missing_numbers_are_refused(options):
     with pytest.raises(ConfigError):
         ScaleOptions(**options)

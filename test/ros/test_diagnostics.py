@@ -67,7 +67,7 @@ def test_a_silent_topic_is_explained(publishers, cause, remedy):
 
 
 class Lines(list):
-    """Stands for a logger: keeps what it is told."""
+    """Stands for a logger: keeps the messages."""
 
     warning = error = list.append
 

@@ -54,7 +54,7 @@ PROGRAMS = {
 
 @pytest.fixture(autouse=True)
 def workspace(tmp_path, monkeypatch):
-    """A prefix with our programs, and one that prints what RViz is told, as colcon installs."""
+    """A prefix with our programs, and one that prints the arguments of RViz, as installed."""
     prefix = tmp_path / "install"
     index = prefix / "share" / "ament_index" / "resource_index" / "packages"
     index.mkdir(parents=True)
@@ -165,13 +165,13 @@ def test_rviz_shows_the_topics_of_a_renamed_node(tmp_path):
         "odom_frame": "world",
     }
     with launched(tmp_path, ODOMETRY, **arguments) as robot:
-        told = robot.spin_until(
+        arguments = robot.spin_until(
             lambda: [line for line in robot.log.splitlines() if "rviz2 --display-config" in line]
         )[0]
-    assert "lgc.rviz --fixed-frame world" in told
-    assert "__ns:=/robot" in told
+    assert "lgc.rviz --fixed-frame world" in arguments
+    assert "__ns:=/robot" in arguments
     for topic in re.findall(r"/lgc_odometry/(\w+)", (ROOT / "config" / "lgc.rviz").read_text()):
-        assert f"/lgc_odometry/{topic}:=vo/{topic}" in told
+        assert f"/lgc_odometry/{topic}:=vo/{topic}" in arguments
 
 
 @pytest.mark.parametrize(

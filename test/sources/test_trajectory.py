@@ -12,6 +12,7 @@ from lgc_ros.sources.trajectory import (
     parse_stamp,
     read_trajectory,
     read_trajectory_file,
+    trajectory_from_samples,
     write_kitti,
     write_trajectory,
 )
@@ -96,3 +97,14 @@ def test_the_error_for_a_file_without_a_trajectory_names_the_file(tmp_path, cont
     path.write_text(content)
     with pytest.raises(SourceError, match=r"t\.txt"):
         read_trajectory_file(path)
+
+
+def test_invalid_samples_are_dropped_with_a_warning(caplog):
+    positions = [[0, 0, 0], [np.nan, 0, 0], [2, 0, 0], [9, 9, 9]]
+    quaternions = [*3 * [[1, 0, 0, 0]], [0, 0, 0, 0]]
+    trajectory = trajectory_from_samples([0, 40, 80, 120], positions, quaternions, "mocap")
+    assert trajectory.stamps_ns.tolist() == [0, 80]
+    assert trajectory.pose_at(40)[0, 3] == 1
+    assert "mocap: ignored 2 samples" in caplog.text
+    with pytest.raises(SourceError, match="mocap has no valid pose in 1 samples"):
+        trajectory_from_samples([0], [[0, 0, 0]], [[0, 0, 0, 0]], "mocap")

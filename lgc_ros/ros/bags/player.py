@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from builtin_interfaces.msg import Time
 from rclpy.duration import Duration
@@ -28,7 +28,7 @@ from lgc_ros.sources.bag_types import IMAGE_TYPES, INFO_TYPES
 
 if TYPE_CHECKING:
     from rosbags.highlevel import AnyReader
-    from rosbags.interfaces import Connection
+    from rosbags.interfaces import Connection, ConnectionExtRosbag2
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +160,8 @@ class _Player:
         return publishers
 
     def _qos(self, topic: str, connections: list[Connection]) -> QoSProfile:
-        profiles = [p for connection in connections for p in connection.ext.offered_qos_profiles]
+        recorded = (cast("ConnectionExtRosbag2", connection.ext) for connection in connections)
+        profiles = [profile for ext in recorded for profile in ext.offered_qos_profiles]
         qos = offered_qos(profiles, DEPTH)
         if self._options.reliable:
             qos.reliability = ReliabilityPolicy.RELIABLE
@@ -256,11 +257,12 @@ class _Player:
         """Publish /clock until a message is due, and never a later time."""
         while not self._session.stopping.is_set():
             now_s = time.monotonic()
-            if self._clock and now_s >= self._tick_s:
+            clock_hz = self._options.clock_hz
+            if self._clock and clock_hz and now_s >= self._tick_s:
                 played_s = (min(now_s, due_s) - begin_s) * self._options.rate
                 sec, nanosec = divmod(self._start_ns + round(played_s * 1e9), 10**9)
                 self._clock.publish(Clock(clock=Time(sec=sec, nanosec=nanosec)))
-                self._tick_s = now_s + 1 / self._options.clock_hz
+                self._tick_s = now_s + 1 / clock_hz
             if now_s >= due_s:
                 return
             self._session.spin_for(min(due_s, self._tick_s if self._clock else due_s) - now_s)

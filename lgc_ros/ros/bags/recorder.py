@@ -194,6 +194,7 @@ class BagWriter(Writer):
     """Writes a rosbag2 (MCAP); `flush` puts all messages so far on disk."""
 
     STORAGE_PLUGINS = {StoragePlugin.MCAP: _FlushedMcap}  # noqa: RUF012
+    storage: _FlushedMcap | None
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, version=9, storage_plugin=StoragePlugin.MCAP)

@@ -143,7 +143,7 @@ def test_standing_still_after_a_walk_does_not_move(walk):
     assert np.linalg.norm(path[15:] - path[-1], axis=1).max() < 0.005 * way
 
 
-def test_a_doubled_image_is_no_motion(walk):
+def test_a_repeated_image_is_no_motion(walk):
     """A driver that sends the same picture again, with a new stamp."""
     frames = [
         replace(frame, stamp_ns=frame.stamp_ns + late_ns)

@@ -174,7 +174,7 @@ def test_a_frame_without_a_camera_is_an_error(walk):
         VisualOdometry(OPTIONS).process(replace(walk[0], camera=None))
 
 
-def test_blank_frames_from_the_start_wait_for_something_to_see(walk):
+def test_initialization_waits_for_the_first_frame_with_texture(walk):
     blank = np.full_like(walk[0].image, 90)
     states = process([picture_of(f, blank) for f in walk[:3]] + walk[3:12])
     assert not any(state.tracked for state in states[:3])

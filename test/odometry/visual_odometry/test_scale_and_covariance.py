@@ -17,14 +17,14 @@ from lgc_ros.sources.synthetic import SyntheticSource
     [(in_metres("depth"), 0.02), (in_metres("constant_speed", speed_mps=0.8), 0.1)],
     ids=["depth", "constant_speed"],
 )
-def test_a_scale_source_gives_metres(walk, options, tolerance):
+def test_a_scale_source_gives_metric_scale(walk, options, tolerance):
     states = process(walk[:20], options)
     with_landmarks = states[statuses(states).index("ok") :]
     errors = evaluate_trajectory(tracked(with_landmarks), truth(walk))
     assert errors.scale == pytest.approx(1.0, abs=tolerance)
 
 
-def test_wheel_odometry_gives_metres(walk):
+def test_wheel_odometry_gives_metric_scale(walk):
     odometry = VisualOdometry(in_metres("odom"))
     states = [odometry.process(frame, frame.T_wc) for frame in walk[:20]]
     errors = evaluate_trajectory(tracked(states), truth(walk))
@@ -105,7 +105,7 @@ def in_metres_from_the_first_step(states, frames):
     )
 
 
-def test_wheel_odometry_that_starts_late_gives_metres_from_the_first_step(walk):
+def test_wheel_odometry_that_starts_late_makes_all_positions_metric(walk):
     odometry = VisualOdometry(in_metres("odom"))
     states = [odometry.process(f, None if f in walk[:8] else f.T_wc) for f in walk]
     assert in_metres_from_the_first_step(states, walk)
@@ -130,7 +130,7 @@ def test_late_wheel_odometry_gives_metric_scale_from_the_first_step(walk):
 
 
 @pytest.mark.parametrize("missing", [3, 12])
-def test_depth_that_starts_late_gives_metres_from_the_first_step(walk, missing):
+def test_depth_that_starts_late_makes_all_positions_metric(walk, missing):
     frames = [replace(frame, depth=None) for frame in walk[:missing]] + walk[missing:]
     states = process(frames, in_metres("depth"))
     assert in_metres_from_the_first_step(states, walk)
@@ -138,7 +138,7 @@ def test_depth_that_starts_late_gives_metres_from_the_first_step(walk, missing):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("measured", ["odom", "depth"])
-def test_without_a_measurement_the_position_is_held_for_a_while_then_in_units(walk, measured):
+def test_without_a_measurement_the_position_is_held_for_a_while_then_up_to_scale(walk, measured):
     frames = [replace(frame, depth=None) for frame in walk]
     options = in_metres(measured, wait_s=0.5)
     states = process(frames, options)
@@ -183,7 +183,7 @@ def test_the_first_pose_has_a_covariance_that_a_filter_can_use(walked):
     assert (sigmas[3:] <= 0.01).all()
 
 
-def test_the_velocity_is_in_the_scale_of_now_when_that_is_corrected(walk):
+def test_the_velocity_follows_a_correction_of_the_scale(walk):
     """Metres that come after the waiting time correct the map by a factor of several."""
     frames = [replace(frame, depth=None) for frame in walk[:12]] + walk[12:]
     states = process(frames, in_metres("depth", wait_s=0.0))

@@ -76,7 +76,7 @@ def test_the_first_camera_is_the_world(walked):
     np.testing.assert_array_equal(walked[0].T_wc, np.eye(4))
 
 
-def test_a_state_tells_what_its_pose_rests_on(walk, walked):
+def test_a_state_reports_the_support_of_its_pose(walk, walked):
     state = walked[-1]
     assert len(state.points_cam) == len(state.points_px) == len(state.scores) > 30
     assert state.counts["features"] >= state.counts["matches"] >= state.counts["kept"]
@@ -89,7 +89,7 @@ def test_a_state_tells_what_its_pose_rests_on(walk, walked):
     assert "flow" in state.ms
 
 
-def test_a_matched_state_tells_the_time_of_each_stage(walk):
+def test_a_matched_state_reports_the_time_of_each_stage(walk):
     state = process(walk[:6], replace(OPTIONS, tracking="match"))[-1]
     assert state.tracking == "match"
     assert {"features", "match", "filter", "estimate", "track"} <= state.ms.keys()
@@ -145,7 +145,7 @@ def test_the_learned_filter_follows_the_walk(walk):
     assert errors.ate_rmse_m < 0.03 * truth(walk[:14]).length_m
 
 
-def test_landmarks_that_explain_what_the_filter_kept_make_a_two_view_pose_needless(walk):
+def test_no_two_view_pose_is_estimated_if_landmarks_explain_the_kept_matches(walk):
     states = process(walk[:14], replace(OPTIONS, method="cn"))
     by_stamp = {frame.stamp_ns: frame for frame in walk}
     needless = [state for state in states[6:] if "estimate" not in state.ms]

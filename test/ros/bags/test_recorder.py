@@ -134,7 +134,7 @@ def test_small_messages_are_on_disk_during_the_recording(tmp_path, name):
     assert recorded(part) == {NOTE: 2}
 
 
-def test_what_kill_9_leaves_is_evaluated_and_named_to_who_looks_for_the_rest(tmp_path, walk):
+def test_a_recording_cut_off_by_kill_9_is_evaluated_and_named_in_errors(tmp_path, walk):
     out, part = tmp_path / "out.mcap", tmp_path / "out.mcap.part"
     camera = Camera.from_K([[262, 0, 160], [0, 262, 120], [0, 0, 1]], 320, 240)
     frames = list(SyntheticSource("walk", 4, camera=camera, world=walk.world))

@@ -64,7 +64,7 @@ class Bench(Robot):
     Attributes:
         row: of the summary.
         odometry: all that the node answered.
-        reports, told_ns: its diagnostics, and when it says that it told them.
+        reports, reported_ns: its diagnostics, and their stamps.
     """
 
     def __init__(self, folder: Path, row: Row, context: Context) -> None:
@@ -73,12 +73,12 @@ class Bench(Robot):
         self._folder, self._started = folder, []
         self.odometry = []
         self.node.create_subscription(Odometry, f"{NODE}/odometry", self.odometry.append, 1000)
-        self.reports, self.told_ns = [], []
+        self.reports, self.reported_ns = [], []
         self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_report, 100)
 
     def _on_report(self, message: DiagnosticArray) -> None:
         self.reports.extend(message.status)
-        self.told_ns.append(stamp_ns(message.header.stamp))
+        self.reported_ns.append(stamp_ns(message.header.stamp))
 
     def start(self, command: Sequence[str]) -> subprocess.Popen:
         """Start a process that ends with the bench at the latest."""
@@ -128,9 +128,9 @@ def bench(folder: Path, row: Row) -> Iterator[Bench]:
 def ended_by(process: subprocess.Popen, *signals: int) -> bool:
     """Whether Fast DDS kept the process from leaving; any other end than a clean one fails.
 
-    Fast DDS as it comes with pip may spin for ever when a participant leaves while it is told of
-    another (eProsima/Fast-DDS#6513). `lgc_ros.ros.session.leave` ends such a process with code 1
-    and a stack trace that names `leave`: all its work is done by then.
+    Fast DDS as it comes with pip may spin forever when a participant leaves while it hears of
+    another (eProsima/Fast-DDS#6513). `lgc_ros.ros.session.shut_down` ends such a process with
+    code 1 and a stack trace that names it: all its work is done by then.
     """
     for number in signals or (signal.SIGINT,):
         process.send_signal(number)

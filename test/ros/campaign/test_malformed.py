@@ -80,7 +80,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_malformed_messages_are_survived(kind, views, tmp_path):
+def test_the_node_survives_malformed_messages(kind, views, tmp_path):
     spoiled, of_camera, parameters = KINDS[kind]
     rng, wanted = np.random.default_rng(SEED), scaled(MALFORMED)
     lossless = reliable("image", "camera_info", "odom", "depth")

@@ -21,7 +21,7 @@ FAR_NS = 2**31 * SECOND_NS - DAY_NS  # a day before stamps of ROS end
 SEED = 20180618
 
 
-def test_jumps_of_the_clock_and_of_stamps_are_survived(views, tmp_path):
+def test_the_node_survives_jumps_of_the_clock_and_of_stamps(views, tmp_path):
     """Simulated time and stamps jump by seconds to years, together or one without the other."""
     rng, jumps = np.random.default_rng(SEED), scaled(JUMPS, at_least=12)
     targets_ns = (SECOND_NS, START_NS - DAY_NS, START_NS, START_NS + DAY_NS, FAR_NS)
@@ -30,7 +30,7 @@ def test_jumps_of_the_clock_and_of_stamps_are_survived(views, tmp_path):
         camera = CampaignCamera(watching, views)
         clock = watching.speak(Clock, "/clock")
         clock.publish(Clock(clock=stamp(START_NS)))
-        told_ns = watching.told_ns
+        reported_ns = watching.reported_ns
         with checked(watching, camera):
             for number in range(jumps):
                 target_ns = int(rng.choice(targets_ns)) + int(rng.integers(DAY_NS // 2))
@@ -42,7 +42,7 @@ def test_jumps_of_the_clock_and_of_stamps_are_survived(views, tmp_path):
                 camera.show_good()
                 camera.show_good()
             clock.publish(Clock(clock=stamp(START_NS)))
-            watching.spin_until(lambda: START_NS in told_ns, "a report at the time of the clock")
+            watching.spin_until(lambda: START_NS in reported_ns, "a report at the clock's time")
             row.good = camera.sent.good
             camera.now_ns = START_NS
 

@@ -77,10 +77,10 @@ def test_without_the_mounting_of_the_camera_nothing_is_published(tmp_path, frame
         assert robot.log.count(mounting) == 1
         reports = robot.listen(DiagnosticArray, "/diagnostics")
 
-        def told_in_simulated_time():
+        def reported_in_simulated_time():
             return any(report.header.stamp == stamp(now_ns) for report in reports)
 
-        robot.spin_until(told_in_simulated_time, "a report, though the clock stands still")
+        robot.spin_until(reported_in_simulated_time, "a report, though the clock stands still")
         node = "/front/lgc_odometry"
         assert set_parameter(robot, "base_frame", FRAME, node).successful
 
