@@ -131,7 +131,7 @@ class Run:
         statuses = dict(Counter(state.status for state in self.states))
         return {
             **{name: measured.get(name) for name in METRICS},
-            "path_m": None if self.truth is None else self.truth.length_m,
+            "path_m": None if self.errors is None else self.errors.truth.length_m,
             "keyframes": sum(state.keyframe for state in self.states),
             "statuses": statuses,
             "tracking": dict(Counter(state.tracking for state in self.states)),
