@@ -10,6 +10,7 @@ from runs import OPTIONS, Frames
 from lgc_ros.errors import ConfigError
 from lgc_ros.evaluation.results import run_title
 from lgc_ros.evaluation.runner import METRICS, run_odometry
+from lgc_ros.features.base import make_extractor
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.odometry.scale import ScaleOptions
 from lgc_ros.sources.base import GroundTruth
@@ -44,6 +45,19 @@ def test_ctrl_c_ends_the_run_with_the_frames_so_far(short_walk, caplog):
     assert run.interrupted
     assert 0 < len(run.states) <= 5
     assert f"interrupted after {len(run.states)} frames" in caplog.text
+
+
+def test_ctrl_c_lets_the_frame_finish(short_walk, ctrl_c):
+    """Inside of compiled functions it would raise another error, and the run would be lost."""
+    extract = make_extractor(OPTIONS.features, OPTIONS.max_keypoints)
+
+    def interrupted_extract(image):
+        ctrl_c()
+        return extract(image)
+
+    run = run_odometry(short_walk, OPTIONS, extract=interrupted_extract)
+    assert run.interrupted
+    assert len(run.states) == 1
 
 
 def test_an_unknown_alignment_is_rejected_before_the_run(short_walk):
