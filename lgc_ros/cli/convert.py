@@ -13,7 +13,6 @@ import typer
 from lgc_ros.cli.errors import INTERRUPTED
 from lgc_ros.cli.options import (
     CameraOption,
-    DepthTopicOption,
     EveryOption,
     FpsOption,
     GroundTruthOption,
@@ -52,7 +51,10 @@ def convert(
     gt: GroundTruthOption = None,
     image_topic: ImageTopicOption = None,
     camera_info_topic: InfoTopicOption = None,
-    depth_topic: DepthTopicOption = None,
+    depth_topic: Annotated[
+        str | None,
+        typer.Option(metavar="TOPIC", help="Bags: depth topic to write, too. Default: none."),
+    ] = None,
 ) -> None:
     """Write a dataset, video, folder or stream as a rosbag2, for `ros2 bag play`.
 

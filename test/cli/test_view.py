@@ -64,6 +64,7 @@ def test_results_without_their_source_are_shown_without_images(lgc, results, tmp
     code, text = lgc("view", moved, "--save", tmp_path / "moved.rrd")
     assert code == 0, text
     assert "no images: " in text
+    assert "call this where `lgc run` was called" in text
     assert len(read_recording(tmp_path / "moved.rrd")["/world/camera"]) == 14
 
 
