@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,14 @@ def finished_run(short_walk):
     from lgc_ros.evaluation.runner import run_odometry
 
     return run_odometry(short_walk, OPTIONS)
+
+
+@pytest.fixture
+def ctrl_c():
+    """Sends Ctrl-C to this process, and Python handles it, though shells ignore it in jobs."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: os.kill(os.getpid(), signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

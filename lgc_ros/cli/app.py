@@ -1,4 +1,4 @@
-"""The application class of the command line: help shows flags as flags."""
+"""The application class of the command line: help shows flags as flags, mistakes get a remedy."""
 
 from __future__ import annotations
 
@@ -22,6 +22,18 @@ class _PlainFlags:
 
 class Command(_PlainFlags, TyperCommand):
     """A command, see `App`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; many extra ones come from a pattern that the shell expanded."""
+        ctx.allow_extra_args = True
+        extra = super().parse_args(ctx, args)
+        if extra and not ctx.resilient_parsing:
+            named = " ".join(extra) if len(extra) < 3 else f"{extra[0]} and {len(extra) - 1} more"
+            ctx.fail(
+                f"Got unexpected extra arguments ({named}). Put a pattern of several files in "
+                "quotes: 'FOLDER/*.png'"
+            )
+        return extra
 
 
 class Group(_PlainFlags, TyperGroup):

@@ -56,6 +56,10 @@ def explained_errors() -> Iterator[None]:
         _fail(remedy)
     except KeyboardInterrupt:  # while modules are still being imported
         sys.exit(INTERRUPTED)
+    except SystemError as error:  # of a compiled function that was interrupted
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            sys.exit(INTERRUPTED)
+        raise
 
 
 @contextmanager

@@ -183,7 +183,7 @@ def trajectory(
     from lgc_ros.evaluation.trajectory_input import load_trajectory
     from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory
     from lgc_ros.visualization.figures import save_figure
-    from lgc_ros.visualization.paths import plane_axes
+    from lgc_ros.visualization.paths import coverage, plane_axes
     from lgc_ros.visualization.trajectory_errors import draw_trajectory_errors
 
     if plane is not None:
@@ -192,8 +192,12 @@ def trajectory(
     held = int(poses.held.sum())
     if skip_held:
         poses = poses.without(poses.held)
-    errors = evaluate_trajectory(poses, load_trajectory(truth), align)
+    ground_truth = load_trajectory(truth)
+    errors = evaluate_trajectory(poses, ground_truth, align)
     typer.echo(f"{estimate.name}: {len(errors.aligned)} poses, alignment {align}")
+    covered = coverage(errors.truth, ground_truth)
+    if covered:
+        typer.echo(f"the poses cover {covered}")
     if held:
         scored = "left out" if skip_held else "scored like any other; --skip-held leaves them out"
         typer.echo(f"{held} poses repeat the one before (lost, or standing still): {scored}")
@@ -207,7 +211,7 @@ def trajectory(
         }
         write_json(json_file, {**about, "rpe_over": errors.rpe_over, **errors.as_dict()})
     if plot:
-        title = f"{estimate.name}: ATE {errors.ate_rmse_m:.3f} m, alignment {align}"
+        title = f"{estimate.name}: ATE {errors.ate_rmse_m:.3f} m, alignment {align}\n{covered}"
         save_figure(plot, draw_trajectory_errors(title, errors, plane))
     echo_written(json_file, plot)
 

@@ -107,6 +107,8 @@ def match(
     if true_pose is not None:
         summary["error_deg"] = score_result(result, *true_pose).error_deg
         summary["rotation_only"] = not true_pose[1].any()
+    if result.pose is not None:
+        _print_pose(summary)  # before a full disk can prevent it
     if json_file:
         write_json(json_file, summary)
     if out:
@@ -114,7 +116,6 @@ def match(
         write_image(out, draw_two_view(views[0][0], views[1][0], result, true_pose, caption))
     if result.pose is None:
         raise LgcError(result.failure)
-    _print_pose(summary)
     echo_written(out, json_file)
 
 

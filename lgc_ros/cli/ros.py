@@ -16,6 +16,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -232,15 +233,7 @@ def demo(
     """Play a synthetic sequence to the node over DDS, evaluate it and write a report."""
     from lgc_ros.ros.demo import STEPS, DemoOptions, run_demo
 
-    columns = (
-        SpinnerColumn(finished_text="[green]✓[/]"),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=14),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[remark]}", style="dim"),
-    )
-    with Progress(*columns, console=stderr) as bar:
+    with Progress(*demo_columns(), console=stderr) as bar:
         tasks = {step: bar.add_task(step, start=False, remark="", total=None) for step in STEPS}
 
         def show(step: str, done: int, total: int, remark: str) -> None:
@@ -257,6 +250,18 @@ def demo(
     for method, error_deg in m["pair_error_deg"].items():
         typer.echo(f"wide-baseline pair: {method} pose error {error_deg:.1f} deg")
     typer.echo(f"report: {out / 'report.html'}")
+
+
+def demo_columns() -> tuple[ProgressColumn, ...]:
+    """The columns of the demo's progress, whose tasks have a `remark`; for 80 columns of text."""
+    return (
+        SpinnerColumn(finished_text="[green]✓[/]"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=8),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[remark]}", style="dim"),
+    )
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -251,7 +251,7 @@ def run_methods(
 
     recipe = {**recipe, "camera_used": _described(source.camera)}
     runs: dict[str, Run] = {}
-    with results_folder(out, source.name, force=force) as folder:
+    with _shown_at_the_end(source, runs), results_folder(out, source.name, force=force) as folder:
         for choice in options:
             target = folder / choice.method if len(options) > 1 else folder
             pictures = RunPictures() if report else None
@@ -261,22 +261,31 @@ def run_methods(
                 video_writer(target / VIDEO) if video else nullcontext() as writer,
             ):
                 done = _run_one(source, choice, align, recipe, writer, pictures, viewer)
+                runs[choice.method] = done
                 # Also if there was no room for the video.
                 afterwards.callback(write_run, target, done)
             if pictures:
                 write_run_report(target / REPORT, done, pictures)
-            runs[choice.method] = done
             if done.interrupted:
                 break
         if len(options) > 1:
             write_comparison(folder, runs)
-    stdout.print(tables.runs(source.name, runs))
-    _explain(source, runs)
     if json_file:
         write_json(json_file, comparison(runs))
     echo_written(json_file, folder)
     if done.interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def _shown_at_the_end(source: Source, runs: dict[str, Run]) -> Iterator[None]:
+    """Print the table of the runs, also if there was no room for their files."""
+    try:
+        yield
+    finally:
+        if runs:
+            stdout.print(tables.runs(source.name, runs))
+            _explain(source, runs)
 
 
 def _run_one(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from lgc_ros.visualization.viewer_outputs import ViewerOutput
 
 CLOUD = "map.ply"
-SERVE = ("--web-viewer", "--bind", "127.0.0.1")  # not to the whole network
 
 ViewOption = Annotated[
     str | None,
@@ -171,5 +172,19 @@ def _view_folder(folder: Path, place: str | None, save: Path | None) -> None:
 def _view_file(path: Path, web: bool) -> None:
     if not path.is_file():
         raise SourceError(f"{path} does not exist; check the path")
-    command = [sys.executable, "-m", "rerun", str(path), *(SERVE if web else ())]
-    raise typer.Exit(subprocess.run(command).returncode)
+    if not web:
+        command = [sys.executable, "-m", "rerun", str(path)]
+        raise typer.Exit(subprocess.run(command).returncode)
+    from lgc_ros.visualization.viewer_outputs import serve_file
+
+    server, url = serve_file(path)
+    stderr.print(f"viewer: {url} stays open until Ctrl-C", highlight=False, soft_wrap=True)
+    try:
+        code = server.wait()
+    except KeyboardInterrupt:  # its normal end
+        return
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)  # also the program that it started
+        server.wait()
+    raise typer.Exit(code)

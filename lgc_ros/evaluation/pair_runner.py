@@ -21,6 +21,7 @@ from lgc_ros.features.stored import kind_of_file, read_features, stored_beside
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import read_image
 from lgc_ros.matching.correspondences import Correspondences, correspond, match
+from lgc_ros.runtime.interrupts import deferred_interrupts
 from lgc_ros.runtime.output_files import write_file, write_json
 from lgc_ros.runtime.stage_timer import StageTimer
 from lgc_ros.visualization.matches import plot_accuracy
@@ -86,13 +87,17 @@ def evaluate_pairs(
     try:
         for done, pair in enumerate(pairs, start=1):
             try:
-                correspondences, ms = correspondences_of(pair)
+                with deferred_interrupts():
+                    correspondences, ms = correspondences_of(pair)
             except LgcError as error:
                 if not skip_bad:
                     raise DatasetError(f"pairs.txt, line {pair.line}: {error}") from error
                 log.warning("pairs.txt, line %d: %s; skipped", pair.line, error)
                 continue
-            results = [solve(correspondences) for solve in solvers.values()]
+            results = []
+            for solve in solvers.values():
+                with deferred_interrupts():
+                    results.append(solve(correspondences))
             for rows, result in zip(scores.values(), results, strict=True):
                 result.ms.update(ms)
                 rows.append(score_result(result, pair.R_10, pair.t_10))

@@ -75,8 +75,8 @@ def write_run(folder: Path, run: Run) -> None:
 def run_title(run: Run) -> str:
     """Source, method, error and the share of frames that it covers."""
     title = f"{run.name}, {run.options.method}"
-    if run.errors is not None and run.truth is not None:
-        title += f": ATE {run.errors.ate_rmse_m:.3f} m over {run.truth.length_m:.1f} m"
+    if run.errors is not None:
+        title += f": ATE {run.errors.ate_rmse_m:.3f} m over {run.errors.truth.length_m:.1f} m"
     return f"{title}\n{run.coverage}"
 
 

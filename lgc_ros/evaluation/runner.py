@@ -26,6 +26,7 @@ from lgc_ros.odometry.options import MATCH, OdometryOptions
 from lgc_ros.odometry.prefetch import prefetch_features
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
+from lgc_ros.runtime.interrupts import deferred_interrupts
 from lgc_ros.runtime.threads import thread_limit
 from lgc_ros.sources import Source
 from lgc_ros.visualization.point_cloud import LandmarkCloud, PointCloud
@@ -131,7 +132,7 @@ class Run:
         statuses = dict(Counter(state.status for state in self.states))
         return {
             **{name: measured.get(name) for name in METRICS},
-            "path_m": None if self.truth is None else self.truth.length_m,
+            "path_m": None if self.errors is None else self.errors.truth.length_m,
             "keyframes": sum(state.keyframe for state in self.states),
             "statuses": statuses,
             "tracking": dict(Counter(state.tracking for state in self.states)),
@@ -181,19 +182,18 @@ def run_odometry(
     cloud = LandmarkCloud()
     try:
         for frame, features in _frames(source, odometry, options.threads):
-            start = time.perf_counter()
-            state = odometry.process(frame, frame.T_oc, features)
-            seconds += time.perf_counter() - start
-            states.append(state.without_matches())
-            revised = odometry.take_revised()
-            _replace(states, revised)
-            if frame.T_wc is not None:
-                truth.append((frame.stamp_ns, frame.T_wc))
-            _draw(frame, state, cloud, video, pictures)
-            if viewer is not None:
-                viewer.add(frame, state, odometry.map)
-                viewer.revise(revised)
-            progress(state)
+            with deferred_interrupts():
+                start = time.perf_counter()
+                state = odometry.process(frame, frame.T_oc, features)
+                seconds += time.perf_counter() - start
+                states.append(state.without_matches())
+                revised = odometry.take_revised()
+                _replace(states, revised)
+                if frame.T_wc is not None:
+                    truth.append((frame.stamp_ns, frame.T_wc))
+                _draw(frame, state, cloud, video, pictures)
+                _show(viewer, frame, state, odometry, revised)
+                progress(state)
     except KeyboardInterrupt:
         interrupted = True
         if not states:
@@ -237,6 +237,18 @@ def _draw(
     for drawing in drawings:
         if drawing is not None:
             drawing.add(frame, state)
+
+
+def _show(
+    viewer: Viewer | None,
+    frame: Frame,
+    state: OdometryState,
+    odometry: VisualOdometry,
+    revised: list[OdometryState],
+) -> None:
+    if viewer is not None:
+        viewer.add(frame, state, odometry.map)
+        viewer.revise(revised)
 
 
 def _true_trajectory(poses: list[tuple[int, np.ndarray]]) -> Trajectory | None:

@@ -47,7 +47,10 @@ def frames_of_run(folder: Path, states: list[OdometryState]) -> Iterator[Frame |
         frames = iter(reopen_source(folder))
         frame = next(frames, None)
     except LgcError as error:
-        log.warning("no images: %s", error)
+        log.warning(
+            "no images: %s (of the source in config.yaml; call this where `lgc run` was called)",
+            error,
+        )
         frames, frame = iter(()), None
     for state in states:
         while frame is not None and frame.stamp_ns < state.stamp_ns:

@@ -101,13 +101,7 @@ def _run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     _render(bag, world, camera, options.frames, show)
 
     def live_progress(run: LiveRun) -> None:
-        values = {"status": "", "inliers": "0", "dropped": "0"} | run.diagnostics
-        show(
-            PLAY,
-            run.answered,
-            options.frames,
-            f"{values['status']} · {values['inliers']} inliers · {values['dropped']} dropped",
-        )
+        show(PLAY, run.answered, options.frames, live_remark(run))
 
     show(PLAY, 0, options.frames, "starting the node")
     live_options = LiveOptions(
@@ -138,6 +132,13 @@ def _run_demo(out: Path, options: DemoOptions, show: Show) -> Report:
     write_json(out / "metrics.json", report.metrics())
     show(REPORT, 1, 1, "")
     return report
+
+
+def live_remark(run: LiveRun) -> str:
+    """Status and inliers, or the images dropped: both do not fit into 80 columns."""
+    values = {"status": "", "inliers": "0", "dropped": "0"} | run.diagnostics
+    number = "inliers" if values["dropped"] == "0" else "dropped"
+    return f"{values['status']} · {values[number]} {number}"
 
 
 def _render(bag: Path, world: World, camera: Camera, frames: int, show: Show) -> None:

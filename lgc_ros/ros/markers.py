@@ -14,6 +14,7 @@ from lgc_ros.odometry.state import OdometryState
 from lgc_ros.ros.messages import point_message
 from lgc_ros.visualization.matches import draw_motion
 
+REJECTED_NAMESPACE = "rejected"
 REJECTED = ColorRGBA(r=0.86, g=0.16, b=0.16, a=0.5)
 KEYFRAME = ColorRGBA(r=0.2, g=0.5, b=1.0, a=0.9)
 # Markers expire if they are not updated; this allows for a slow machine.
@@ -41,7 +42,7 @@ def inlier_markers(
     points.colors = [
         ColorRGBA(r=float(1 - score), g=float(score), b=0.1, a=1.0) for score in state.scores
     ]
-    rays = _marker(header, "rejected", Marker.LINE_LIST, _rejected_rays(state, depth))
+    rays = _marker(header, REJECTED_NAMESPACE, Marker.LINE_LIST, _rejected_rays(state, depth))
     rays.scale.x, rays.color = LINE_WIDTH * depth, REJECTED
     cameras = _marker(header, "keyframes", Marker.LINE_LIST, _frusta(state, keyframes, depth))
     cameras.scale.x, cameras.color = LINE_WIDTH * depth, KEYFRAME

@@ -17,6 +17,7 @@ from lgc_ros.errors import ConfigError, ImageError
 from lgc_ros.images.encoding import image_from_message
 from lgc_ros.images.stamps import stamp_ns
 from lgc_ros.odometry.state import OK, STATUSES, TRACKED
+from lgc_ros.ros.markers import REJECTED_NAMESPACE
 from lgc_ros.ros.messages import pose_matrix
 from lgc_ros.ros.mounting import Mounting
 from lgc_ros.ros.node_parameters import NodeParameters
@@ -113,6 +114,8 @@ class NodeViewer:
             return
         self._set_time(message.markers[0].header.stamp)
         for marker in message.markers:
+            if marker.ns == REJECTED_NAMESPACE:
+                continue  # thousands of opaque lines would hide the map; the image shows them
             points = np.array([(p.x, p.y, p.z) for p in marker.points]).reshape(-1, 3)
             colours = [_rgb(colour) for colour in marker.colors] or _rgb(marker.color)
             shape = (

@@ -57,6 +57,22 @@ def gaps_in(stamps_ns: np.ndarray) -> np.ndarray:
     return np.flatnonzero(intervals_ns > GAP_INTERVALS * np.median(intervals_ns)) + 1
 
 
+def coverage(scored: Trajectory, truth: Trajectory) -> str:
+    """How much of the ground truth's time the scored poses cover, gaps apart; empty without time.
+
+    Args:
+        scored: the true poses at the stamps of the estimate.
+        truth: all of the ground truth.
+    """
+    if not scored.timed:
+        return ""
+    intervals_s = 1e-9 * np.diff(scored.stamps_ns)
+    covered_s = intervals_s.sum() - intervals_s[gaps_in(scored.stamps_ns) - 1].sum()
+    total_s = 1e-9 * float(np.ptp(truth.stamps_ns))
+    share = f"{100 * covered_s / total_s:.0f} %"
+    return f"{covered_s:.1f} of {total_s:.1f} s of the ground truth ({share})"
+
+
 def missing_frames(frame_stamps_ns: np.ndarray, stamps_ns: np.ndarray) -> np.ndarray:
     """Indices of poses that follow frames without a pose; each pose has the stamp of a frame."""
     frames = np.searchsorted(frame_stamps_ns, stamps_ns)

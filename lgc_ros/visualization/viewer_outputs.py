@@ -91,7 +91,7 @@ def open_output(
         )
         address = f"rerun+http://127.0.0.1:{port}/proxy"
         rerun.serve_web_viewer(web_port=web_port, open_browser=True, connect_to=address)
-        output.url = f"http://127.0.0.1:{web_port}/?url={address.replace('+', '%2B')}"
+        output.url = _web_address(port, web_port)
     if save is not None:
         with ExitStack() as file:
             temporary = file.enter_context(complete_file(save))
@@ -101,6 +101,27 @@ def open_output(
     recording.set_sinks(*sinks, default_blueprint=layout(image, methods))
     recording.send_recording_name(name)
     return output
+
+
+def serve_file(path: Path) -> tuple[subprocess.Popen, str]:
+    """Show an .rrd file in the browser: the process that serves it, and its address.
+
+    The process leads a group of its own, which the caller ends.
+    """
+    port, web_port = _free_port(GRPC_PORT), _free_port(WEB_PORT)
+    command = [sys.executable, "-m", "rerun", str(path), "--web-viewer", "--bind", "127.0.0.1"]
+    ports = ["--port", str(port), "--web-viewer-port", str(web_port)]
+    server = subprocess.Popen(
+        [*command, *ports],
+        env={"RUST_LOG": "error", **os.environ},
+        start_new_session=True,
+    )
+    return server, _web_address(port, web_port)
+
+
+def _web_address(port: int, web_port: int) -> str:
+    """Address of the viewer in the browser that reads from a server."""
+    return f"http://127.0.0.1:{web_port}/?url=rerun%2Bhttp://127.0.0.1:{port}/proxy"
 
 
 def _check_display() -> None:

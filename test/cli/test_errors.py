@@ -15,6 +15,13 @@ def test_ctrl_c_during_imports_exits_without_a_traceback(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_ctrl_c_in_a_compiled_function_exits_without_a_traceback(capsys):
+    """numba reports it as a SystemError; this is what `lgc match` would show."""
+    with pytest.raises(SystemExit, match="130"), explained_errors():
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+    assert capsys.readouterr() == ("", "")
+
+
 IMPATIENT = """
 import os, signal, time
 from lgc_ros.cli.errors import calm_interrupts, explained_errors

@@ -68,6 +68,18 @@ def test_evaluate_trajectory_draws_the_errors(invoke, tum_folder, finished_run, 
     assert (tmp_path / "errors.png").stat().st_size > 1000
 
 
+def test_evaluate_trajectory_says_how_much_of_the_ground_truth_is_covered(
+    invoke, tum_folder, finished_run, tmp_path
+):
+    whole, path = finished_run.trajectory, tmp_path / "part.txt"
+    missing = np.isin(np.arange(len(whole)), (3, 4, 9, 10, 11, 12, 13))
+    write_trajectory(path, whole.without(missing))
+    seconds = 1e-9 * (whole.stamps_ns - whole.stamps_ns[0])
+    covered = seconds[2] + seconds[8] - seconds[5]
+    result = invoke("evaluate", "trajectory", path, tum_folder / "groundtruth.txt")
+    assert f"the poses cover {covered:.1f} of {seconds[-1]:.1f} s" in result.output
+
+
 def test_evaluate_trajectory_prints_and_writes_errors(invoke, tum_folder, finished_run, tmp_path):
     pytest.importorskip("evo")
     write_run(tmp_path, finished_run)

@@ -14,7 +14,10 @@ def test_help_lists_every_command(lgc):
         assert command in printed
 
 
-COMMANDS = "match", "run", "play", "record", "demo", "synth", "export", "doctor", "bench"
+COMMANDS = (
+    *("match", "run", "calibrate", "convert", "view", "play", "record", "demo", "synth"),
+    *("export", "doctor", "bench"),
+)
 EVALUATIONS = "pairs", "trajectory", "bag"
 
 
@@ -24,6 +27,15 @@ def test_help_fits_into_80_columns(invoke, monkeypatch, command):
     printed = invoke(*command.split(), "--help").output
     assert max(map(len, printed.splitlines())) <= 80
     assert "…" not in printed
+
+
+def test_a_pattern_that_the_shell_expanded_is_recognized(invoke, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    result = invoke("run", *(f"images/{k:06}.png" for k in range(500)))
+    printed = " ".join(result.output.replace("│", " ").split())
+    assert result.exit_code == 2
+    assert "(images/000001.png and 498 more). Put a pattern of several files in quotes" in printed
+    assert len(printed) < 500
 
 
 def test_help_has_examples_and_names_the_files_written(invoke):

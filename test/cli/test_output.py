@@ -22,6 +22,7 @@ def test_match_reports_a_full_disk(lgc, fast_pair):
     code, printed = lgc(*fast_pair, "--json", "/dev/full")
     assert (code, printed.count("Traceback")) == (1, 0)
     assert "cannot write /dev/full: the disk is full" in printed
+    assert "t_10 =" in printed  # the work is not lost
 
 
 def test_a_picture_that_does_not_fit_is_removed(lgc, fast_pair, tmp_path, little_room):
@@ -60,6 +61,7 @@ def test_a_run_that_does_not_fit_keeps_its_complete_files(lgc, tum_folder, tmp_p
     code, printed = lgc("run", tum_folder, *options, "--out", tmp_path / "out")
     assert code == 1
     assert f"cannot write {tmp_path / 'out'}/trajectory.png: the file is larger than" in printed
+    assert "ATE m" in printed  # the table is shown all the same
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert "trajectory_tum.txt" in names
     assert "trajectory.png" not in names

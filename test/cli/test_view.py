@@ -1,6 +1,13 @@
 """`lgc run --save-view` and `lgc view`."""
 
+import os
+import re
 import shutil
+import signal
+import subprocess
+import sys
+from time import monotonic, sleep
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -64,6 +71,7 @@ def test_results_without_their_source_are_shown_without_images(lgc, results, tmp
     code, text = lgc("view", moved, "--save", tmp_path / "moved.rrd")
     assert code == 0, text
     assert "no images: " in text
+    assert "call this where `lgc run` was called" in text
     assert len(read_recording(tmp_path / "moved.rrd")["/world/camera"]) == 14
 
 
@@ -112,6 +120,42 @@ def test_several_methods_are_shown_in_one_world(lgc, compared, tmp_path, again):
     first, second = (in_shared_world(logged, path) for path in names)
     extent = np.ptp(first, axis=0).max()
     assert np.linalg.norm(first - second, axis=1)[-6:].max() < 0.1 * extent
+
+
+def test_a_saved_view_is_served_at_a_printed_address_until_ctrl_c(results):
+    """The file's server logs nothing of its own, and Ctrl-C is its normal end."""
+    program = """
+import signal
+from lgc_ros.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+    command = [sys.executable, "-c", program, "view", str(results[1]), "--web"]
+    without_browser = {**os.environ, "BROWSER": "true"}
+    served = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=without_browser)
+    try:
+        line = served.stderr.readline()
+        found = re.fullmatch(r"viewer: (http://\S+/)\?url=\S+ stays open until Ctrl-C\n", line)
+        assert found, line
+        assert b"rerun" in _page(found[1])
+        served.send_signal(signal.SIGINT)
+        assert served.wait(timeout=60) == 0
+        assert served.stderr.read() == ""
+    finally:
+        served.kill()
+    with pytest.raises(OSError, match="refused"):
+        urlopen(found[1])
+
+
+def _page(address, patience_s=60):
+    deadline_s = monotonic() + patience_s
+    while True:
+        try:
+            return urlopen(address).read()
+        except OSError:
+            if monotonic() > deadline_s:
+                raise
+            sleep(0.2)
 
 
 def test_a_window_that_cannot_open_is_an_error_that_names_the_remedy(lgc, results, monkeypatch):

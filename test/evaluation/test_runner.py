@@ -3,11 +3,15 @@
 import pickle
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from runs import OPTIONS, Frames
 
 from lgc_ros.errors import ConfigError
+from lgc_ros.evaluation.results import run_title
 from lgc_ros.evaluation.runner import METRICS, run_odometry
+from lgc_ros.features.base import make_extractor
+from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.odometry.scale import ScaleOptions
 from lgc_ros.sources.base import GroundTruth
 
@@ -41,6 +45,19 @@ def test_ctrl_c_ends_the_run_with_the_frames_so_far(short_walk, caplog):
     assert run.interrupted
     assert 0 < len(run.states) <= 5
     assert f"interrupted after {len(run.states)} frames" in caplog.text
+
+
+def test_ctrl_c_lets_the_frame_finish(short_walk, ctrl_c):
+    """Inside of compiled functions it would raise another error, and the run would be lost."""
+    extract = make_extractor(OPTIONS.features, OPTIONS.max_keypoints)
+
+    def interrupted_extract(image):
+        ctrl_c()
+        return extract(image)
+
+    run = run_odometry(short_walk, OPTIONS, extract=interrupted_extract)
+    assert run.interrupted
+    assert len(run.states) == 1
 
 
 def test_an_unknown_alignment_is_rejected_before_the_run(short_walk):
@@ -77,6 +94,18 @@ def test_all_counts_of_tracked_frames_agree(finished_run, lost):
     assert run.coverage == f"{14 - lost} of 14 frames tracked ({round(100 * (14 - lost) / 14)} %)"
     assert run.untracked() == (f"{lost} of 14 frames were not tracked ({lost} lost)" * (lost > 0))
     assert run.is_mostly_untracked == (lost == 10)
+
+
+def test_errors_refer_to_the_path_that_was_tracked(short_walk):
+    """An error over the whole path would make a run that ended early look accurate."""
+    frames = list(short_walk)
+    blank = [replace(frame, image=np.full_like(frame.image, 128)) for frame in frames[8:]]
+    run = run_odometry([*frames[:8], *blank], OPTIONS)
+    assert run.truth.stamps_ns[-1] == frames[-1].stamp_ns
+    assert len(run.trajectory) == 8
+    true_path = Trajectory.from_poses((frame.stamp_ns, frame.T_wc) for frame in frames[:8])
+    assert run.metrics()["path_m"] == pytest.approx(true_path.length_m)
+    assert f"m over {true_path.length_m:.1f} m\n8 of 14 frames" in run_title(run)
 
 
 def test_a_run_has_the_ground_plane_of_its_source(short_walk):

@@ -3,19 +3,24 @@
 import json
 import re
 import sys
+from io import StringIO
 
 import numpy as np
 import pytest
+from rich.console import Console
+from rich.progress import Progress
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: no ROS to talk to")
 pytest.importorskip("evo", reason="evo is not installed: trajectories are not evaluated")
 
 from lgc_ros.cli.main import main
+from lgc_ros.cli.ros import demo_columns
 from lgc_ros.errors import LgcError, OutputError
 from lgc_ros.evaluation.trajectory_input import load_trajectory
 from lgc_ros.geometry.camera import Camera
-from lgc_ros.ros.demo import LOOP_FRAMES, RATE_HZ, ROOM, DemoOptions, run_demo
-from lgc_ros.ros.live import LiveOptions, run_live
+from lgc_ros.odometry.state import STATUSES
+from lgc_ros.ros.demo import LOOP_FRAMES, RATE_HZ, ROOM, STEPS, DemoOptions, live_remark, run_demo
+from lgc_ros.ros.live import LiveOptions, LiveRun, run_live
 from lgc_ros.sources.bag_writer import CAMERA_FRAME, IMAGE_TOPIC, INFO_TOPIC, write_bag
 from lgc_ros.sources.synthetic import SyntheticSource
 
@@ -33,6 +38,24 @@ def demo(tmp_path_factory):
             main()
     assert not stopped.value.code
     return out
+
+
+@pytest.mark.parametrize("dropped", ["0", "359"])
+@pytest.mark.parametrize("status", STATUSES)
+def test_progress_fits_into_80_columns(status, dropped):
+    diagnostics = {"status": status, "inliers": "1000", "dropped": dropped}
+    remark = live_remark(LiveRun(0, "", reports=[diagnostics]))
+    assert status in remark
+    assert dropped == "0" or f"{dropped} dropped" in remark
+    console = Console(width=80, file=StringIO(), force_terminal=True)
+    bar = Progress(*demo_columns(), console=console)
+    for step in STEPS:
+        bar.add_task(step, total=LOOP_FRAMES, completed=LOOP_FRAMES, remark=remark)
+    console.print(bar)
+    printed = console.file.getvalue()
+    assert "…" not in printed
+    assert printed.count(remark) == len(STEPS)
+    assert len(printed.splitlines()) == len(STEPS)
 
 
 def test_every_image_is_answered_and_the_trajectory_is_accurate(demo):

@@ -74,6 +74,7 @@ def test_a_node_is_shown_with_its_pose_picture_landmarks_and_status(tmp_path, sh
     (mounting,) = logged["/world/base/camera"]
     np.testing.assert_allclose(points_of(mounting[1], "Transform3D:translation")[0], POSITION)
     assert len(points_of(logged["/world/base/camera/inliers"][-1][1], "Points3D:positions"))
+    assert "/world/base/camera/rejected" not in logged  # they would hide everything else
     assert logged["/image"]
     reported = {item.key: item.value for item in reports[-1].status[0].values}
     assert logged["/status"][-1][1]["StateChange:state"] == [reported["status"]]
