@@ -210,6 +210,11 @@ class _Run:
         robust = float(np.mean([score.headline for score in scores]))
         closed_form = float(np.mean([score.closed_form for score in scores]))
         self.run_log.scalars("validation", {"map": robust, "map_8pt": closed_form}, self.step)
+        summary = {"validation_map": round(robust, 4), "validation_map_8pt": round(closed_form, 4)}
+        for file, value in ((BEST_FILE, robust), (BEST_8PT_FILE, closed_form)):
+            if value > self.best[file]:
+                self.best[file] = value
+                save_checkpoint(self.out / file, self.result, self._info(summary))
         log.info(
             "step %d: validation mAP %.4f (best %.4f), 8-point %.4f (best %.4f)",
             self.step,
@@ -218,11 +223,6 @@ class _Run:
             closed_form,
             self.best[BEST_8PT_FILE],
         )
-        summary = {"validation_map": round(robust, 4), "validation_map_8pt": round(closed_form, 4)}
-        for file, value in ((BEST_FILE, robust), (BEST_8PT_FILE, closed_form)):
-            if value > self.best[file]:
-                self.best[file] = value
-                save_checkpoint(self.out / file, self.result, self._info(summary))
 
     def _report(self, name: str, values: dict[str, float]) -> None:
         assert self.run_log is not None

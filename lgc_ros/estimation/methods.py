@@ -20,9 +20,10 @@ METHODS = (
     *(f"cn+{name}" for name in ROBUST_ESTIMATORS),
 )
 
-# Default rows of evaluation tables: the filter, and the baselines as in the paper.
-DEFAULT_METHODS = tuple(
-    m for m in METHODS if not m.startswith("cn+") and not m.endswith("+unique")
+# Default rows of evaluation tables: the filter, the baselines as in the paper, and the strongest.
+DEFAULT_METHODS = (
+    *(m for m in METHODS if not m.startswith("cn+") and not m.endswith("+unique")),
+    "poselib+ratio+unique",
 )
 
 
