@@ -149,9 +149,15 @@ class CorrespondenceNetwork(nn.Module):
             return self.output(features.mean(dim=0)).view(-1, 3, 3)
         return self.output(features).squeeze(-1).transpose(0, 1)
 
+    def layers(self) -> Iterator[tuple[str, ResidualBlock | OrderAwarePooling]]:
+        """Blocks and pooling layer by name, in order of application; PointNet has none."""
+        for name, module in self.body.named_children():
+            if isinstance(module, ResidualBlock | OrderAwarePooling):
+                yield name, module
+
     def blocks(self) -> Iterator[ResidualBlock]:
         """The residual blocks in order of application; PointNet has none."""
-        return (module for module in self.body.children() if isinstance(module, ResidualBlock))
+        return (layer for _, layer in self.layers() if isinstance(layer, ResidualBlock))
 
     def perceptrons(self) -> Iterator[Perceptron]:
         """All perceptrons in order of application."""

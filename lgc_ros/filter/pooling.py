@@ -9,6 +9,8 @@ that ordinary perceptrons can compare them, whatever the number and order of the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -30,6 +32,10 @@ class OrderAwarePooling(nn.Module):
         self.spread = nn.Linear(width, clusters)
         nn.init.zeros_(self.output.weight)
         nn.init.zeros_(self.output.bias)
+
+    def steps(self) -> Iterator[ClusterMixing]:
+        """The exchanges between clusters, in order."""
+        return (step for step in self.mixing if isinstance(step, ClusterMixing))
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.exchange(torch.relu(self.norm(x)))

@@ -92,7 +92,7 @@ class Source:
             readable = True
             yield frame
         if not readable:
-            reason = self.errors[0] if self.errors else "it is empty, or its format cannot be decoded"
+            reason = (self.errors or ["it is empty, or its format cannot be decoded"])[0]
             raise SourceError(f"{self.name} has no readable frame: {reason}")
 
     def _report(self, consequence: str, error: LgcError) -> None:

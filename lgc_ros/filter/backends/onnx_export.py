@@ -11,7 +11,7 @@ from torch import nn
 from lgc_ros.errors import CheckpointError, LgcError
 from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint
 from lgc_ros.filter.context_norm import ContextNorm
-from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork
+from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork, PopulationNorm
 from lgc_ros.filter.pooling import OrderAwarePooling
 from lgc_ros.runtime.output_files import write_file
 
@@ -86,7 +86,7 @@ def _graph(network: CorrespondenceNetwork, onnx) -> onnx.GraphProto:
     def product(weight, x: str, name: str) -> str:
         return node("MatMul", [constant(f"{name}.weight", weight), x], f"{name}.product")
 
-    def activate(x: str, norm: ContextNorm, name: str) -> str:
+    def activate(x: str, norm: ContextNorm | PopulationNorm, name: str) -> str:
         scale = constant(f"{name}.scale", norm.weight)
         offset = constant(f"{name}.offset", norm.bias)
         normalized = node(
@@ -107,7 +107,7 @@ def _graph(network: CorrespondenceNetwork, onnx) -> onnx.GraphProto:
         gathered = product(layer.gather.weight, features, f"{name}.gather")
         shares = node("Softmax", [gathered], f"{name}.gather", axis=2)
         c = node("MatMul", [features, transposed(shares)], f"{name}.clusters")
-        for index, mixing in enumerate(layer.mixing):
+        for index, mixing in enumerate(layer.steps()):
             at = f"{name}.mixing{index}"
             rows = transposed(activate(c, mixing.cluster_norm, f"{at}.cluster_features"))
             mixed = transposed(linear(mixing.between_clusters, rows, f"{at}.between_clusters"))
@@ -124,7 +124,7 @@ def _graph(network: CorrespondenceNetwork, onnx) -> onnx.GraphProto:
     pair = node("Unsqueeze", [columns, constant("first_axis", np.array([0]))], "pair")
     entry, output = network.input, network.output
     x = product(entry.weight, pair, "input")
-    for index, (name, layer) in enumerate(network.body.named_children()):
+    for index, (name, layer) in enumerate(network.layers()):
         if isinstance(layer, OrderAwarePooling):
             x = pool(x, layer, name)
             continue

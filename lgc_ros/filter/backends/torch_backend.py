@@ -23,6 +23,7 @@ from torch import Tensor
 from lgc_ros.filter.backends.devices import choose_device
 from lgc_ros.filter.checkpoint import ModelInfo
 from lgc_ros.filter.network import CorrespondenceNetwork
+from lgc_ros.filter.pooling import OrderAwarePooling
 from lgc_ros.runtime.threads import single_torch_thread
 
 # Lower bound of gains, so that a zero gain, which disables a channel, can be divided by.
@@ -93,9 +94,10 @@ class FusedNetwork:
         self._memory = torch.empty(3, 0, device=device, dtype=dtype)
         # Layers come in pairs, the pooling layer between the two halves of the pairs.
         self._pooling_at = len(layers) // 4 * 2
-        self._pooling = getattr(network.body, "pooling", None)
+        pooling = (layer for _, layer in network.layers() if isinstance(layer, OrderAwarePooling))
+        self._pooling = copy.deepcopy(next(pooling, None))
         if self._pooling is not None:
-            self._pooling = copy.deepcopy(self._pooling).to(device)
+            self._pooling.to(device)
 
     @torch.inference_mode()
     def __call__(self, inputs: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -139,7 +141,7 @@ class FusedNetwork:
         for first in range(0, len(self._weights), 2):
             second = first + 1
             if self._pooling is not None and first == self._pooling_at:
-                self._pool(x, count, valid)
+                self._pool(self._pooling, x, count, valid)
             product(self._weights[first], first, x_1, y)
             factors = activate(y, first)
             weight = self._weights[second] * factors[:, None]
@@ -148,12 +150,13 @@ class FusedNetwork:
             x.addcmul_(z, activate(z, second).to(self._dtype)[:, None])
         return (self._output @ x).float() + self._output_bias
 
-    def _pool(self, x: Tensor, count: Tensor, valid: Tensor | None) -> None:
+    def _pool(
+        self, layer: OrderAwarePooling, x: Tensor, count: Tensor, valid: Tensor | None
+    ) -> None:
         """Apply the pooling layer to activations (channels, N) in place, in float32.
 
         Activations lack constant offsets, which the normalization of the layer would remove.
         """
-        layer = self._pooling
         rows = x.T.float()
         mask = torch.ones_like(rows[:, :1]) if valid is None else valid[:, None].float()
         centred = (rows - (rows * mask).sum(0) / count) * mask
