@@ -28,7 +28,6 @@ from lgc_ros.odometry.anchor import (
     landmark_anchor,
 )
 from lgc_ros.odometry.map import (
-    OUTLIER_SIGMAS,
     HasPose,
     Keyframe,
     LandmarkMap,
@@ -45,6 +44,7 @@ from lgc_ros.odometry.pose_optimization import (
     residual_scale,
 )
 from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
+from lgc_ros.odometry.triangulation import OUTLIER_SIGMAS
 
 # Share of the points found that must agree with the pose.
 MIN_AGREEING = 0.5
