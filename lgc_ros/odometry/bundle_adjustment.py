@@ -24,6 +24,8 @@ INITIAL_DAMPING = 1e-4
 MIN_DAMPING, MAX_DAMPING = 1e-9, 1e3
 # Converged when a step lowers the cost by less than this part of it.
 CONVERGED_GAIN = 1e-4
+# Largest part of its depth by which a point comes nearer in one step.
+MAX_APPROACH = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +116,8 @@ def adjust_bundle(
         for k, step in zip(free, step_views, strict=True):
             turn = rotation_from_vector(step[:3])
             R_new[k], t_new[k] = turn @ R_cw[k], turn @ t_cw[k] + step[3:]
-        points_new = points + _substitute(g_points, cross, inverses, slot, ends, step_views)
+        step_points = _substitute(g_points, cross, inverses, slot, ends, step_views)
+        points_new = points + _limited(step_points, R_cw, t_cw, points, view, point)
         new_cost, new_system = linearized(R_new, t_new, points_new)
         if new_cost < cost:
             gain = cost - new_cost
@@ -128,6 +131,24 @@ def adjust_bundle(
                 break
     _, _, H_points, _, _ = system
     return R_cw, t_cw, points, _inverses(H_points, 0.0)
+
+
+@compiled
+def _limited(steps, R_cw, t_cw, points, view, point):
+    """Steps (M, 3) of the points, shortened where one would come much nearer to a camera.
+
+    The depth of a point far away is so uncertain that a step may pass the camera, which would
+    spoil the step of all others.
+    """
+    share = np.ones(len(points))
+    for o in range(len(view)):
+        k, p = view[o], point[o]
+        _, _, Z = in_view(R_cw[k], t_cw[k], points[p])
+        ahead = R_cw[k, 2, 0] * steps[p, 0] + R_cw[k, 2, 1] * steps[p, 1]
+        ahead += R_cw[k, 2, 2] * steps[p, 2]
+        if Z > MIN_DEPTH and ahead < -MAX_APPROACH * Z:
+            share[p] = min(share[p], -MAX_APPROACH * Z / ahead)
+    return share.reshape(-1, 1) * steps
 
 
 @compiled

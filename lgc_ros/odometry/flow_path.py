@@ -54,7 +54,8 @@ class FlowPath:
         inserted = False
         if status != NO_MOTION and self._followed_keyframe_is_due(followed, pose, frame):
             reference, depth = c.current.keyframe, frame.depth
-            request = KeyframeRequest(reference, frame_view, extract, pose, depth)
+            # Not the held pose: in a fast turn, motion within the noise adds up.
+            request = KeyframeRequest(reference, frame_view, extract, track.pose, depth)
             if self._background:
                 self.mapper.start(request)
                 inserted = True

@@ -28,7 +28,6 @@ from lgc_ros.odometry.anchor import (
     landmark_anchor,
 )
 from lgc_ros.odometry.map import (
-    OUTLIER_SIGMAS,
     HasPose,
     Keyframe,
     LandmarkMap,
@@ -45,6 +44,7 @@ from lgc_ros.odometry.pose_optimization import (
     residual_scale,
 )
 from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
+from lgc_ros.odometry.triangulation import OUTLIER_SIGMAS
 
 # Share of the points found that must agree with the pose.
 MIN_AGREEING = 0.5
@@ -59,6 +59,9 @@ MEASURED_OUTLIER_SIGMAS = OUTLIER_SIGMAS / 2
 NEAR_LEVEL = 3
 # Largest predicted change of the area of a patch.
 MAX_ZOOM = 3.0
+# Points whose depth has grown by this factor count as out of view: a camera that moves backwards
+# loses none of them, but sees ever more that its keyframe did not.
+MAX_RECESSION = 1.25
 # Samples of the two-view estimator.
 SAMPLES = 50
 # Keypoints without landmarks are followed for so many frames, before the frame is matched to the
@@ -75,7 +78,8 @@ class Followed:
     Attributes:
         view: the frame; its keypoints are the points found.
         track: the points found, as matches with the keyframe; with a pose if they are landmarks.
-        overlap: share of the anchor's points that are in view, found or not.
+        overlap: share of the anchor's points that are in view, found or not, and not much
+            farther away than from the keyframe.
     """
 
     view: View
@@ -111,7 +115,10 @@ def follow_landmarks(
         return None
     track = _track(keyframe, view, points, *motion_between(keyframe, pose), pose.used)
     # Of the keyframe itself: landmarks of others may have been out of its view from the start.
-    in_view = _is_inside(guesses[: len(anchor.sources[0].rows)], frame.camera)
+    own = anchor.sources[0]
+    in_view = _is_inside(guesses[: len(own.rows)], frame.camera)
+    depths = landmarks.points[: len(own.rows)] @ predicted.R_cw[2] + predicted.t_cw[2]
+    in_view &= depths < MAX_RECESSION * own.depths
     return Followed(view, replace(track, pose=pose), float(in_view.mean()))
 
 

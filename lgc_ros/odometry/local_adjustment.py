@@ -12,7 +12,8 @@ from lgc_ros.odometry.bundle_adjustment import (
     bundle_distances,
     observed_noise,
 )
-from lgc_ros.odometry.map import NONE, OUTLIER_SIGMAS, Keyframe, LandmarkMap
+from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap
+from lgc_ros.odometry.triangulation import OUTLIER_SIGMAS
 
 
 def adjust_window(landmarks: LandmarkMap, window: int, max_fixed: int, iterations: int) -> None:

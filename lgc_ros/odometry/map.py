@@ -14,17 +14,13 @@ import numpy as np
 from lgc_ros.features.base import Features
 from lgc_ros.features.keypoints import no_features
 from lgc_ros.geometry.camera import Camera
-from lgc_ros.geometry.epipolar import relative_pose, triangulate_angular
+from lgc_ros.geometry.epipolar import relative_pose
 from lgc_ros.odometry.covariance import rescaled
 from lgc_ros.odometry.pose_optimization import MIN_DEPTH, project
+from lgc_ros.odometry.triangulation import TwoViews, place_points, triangulate_precise
 
 WheelPose = np.ndarray | Callable[[], np.ndarray | None] | None
 NONE = -1
-# Largest relative standard deviation of a landmark's depth.
-MAX_DEPTH_SIGMA = 0.3
-# Reprojection errors beyond this many standard deviations are outliers. The threshold is generous:
-# rolling shutter and imperfect calibration shift true matches, too, whole regions together.
-OUTLIER_SIGMAS = 8.0
 # Bounds of the measured standard deviation of keypoints.
 MIN_SIGMA_PX, MAX_SIGMA_PX = 0.05, 2.0
 
@@ -153,10 +149,20 @@ class LandmarkMap:
     def triangulate(
         self, first: Keyframe, second: Keyframe, index0: np.ndarray, index1: np.ndarray
     ) -> None:
-        """Add landmarks for matched keypoints that show none yet."""
+        """Add landmarks for matched keypoints that show none yet.
+
+        If there are landmarks already, points of little parallax are added, too, as uncertain as
+        they are.
+        """
         new = (first.landmark_ids[index0] < 0) & (second.landmark_ids[index1] < 0)
         index0, index1 = index0[new], index1[new]
         good, points0, covariances0 = self.triangulate_rays(first, second, index0, index1)
+        depths = self.depths(first, first.landmark_ids)
+        if len(depths) and not good.all():
+            weak = np.flatnonzero(~good)
+            views = self._two_views(first, second, index0[weak], index1[weak])
+            placed, points0[weak], covariances0[weak] = place_points(views, np.median(depths))
+            good[weak] = placed
         ids = len(self.points) + np.arange(np.count_nonzero(good))
         first.landmark_ids[index0[good]] = ids
         second.landmark_ids[index1[good]] = ids
@@ -173,27 +179,18 @@ class LandmarkMap:
             Mask (N,) of the good points (in front of both cameras, close to both rays, of known
             depth), points (N, 3) in the first camera, and their covariances (N, 3, 3).
         """
-        x0, x1 = first.view.x[index0], second.view.x[index1]
-        R_10, t_10 = motion_between(first, second)
-        baseline = np.linalg.norm(t_10)
-        if baseline == 0 or len(x0) == 0:
-            n = len(x0)
-            return np.zeros(n, bool), np.zeros((n, 3)), np.zeros((n, 3, 3))
-        points0 = baseline * triangulate_angular(R_10, t_10 / baseline, x0, x1)
-        good = np.isfinite(points0).all(axis=1)
-        points0[~good] = 1.0
-        points1 = points0 @ R_10.T + t_10
-        whitening0, whitening1 = self.whitening(first.view), self.whitening(second.view)
-        seen0, J0 = project(points0)
-        seen1, J1 = project(points1)
-        good &= (points0[:, 2] > 0) & (points1[:, 2] > 0)
-        good &= np.linalg.norm((seen0 - x0) @ whitening0.T, axis=1) < OUTLIER_SIGMAS
-        good &= np.linalg.norm((seen1 - x1) @ whitening1.T, axis=1) < OUTLIER_SIGMAS
-        information = _square(whitening0 @ J0) + _square(whitening1 @ J1 @ R_10)
-        information += 1e-12 * np.eye(3) * np.trace(information, axis1=1, axis2=2)[:, None, None]
-        covariances0 = np.linalg.inv(information)
-        good &= np.sqrt(covariances0[:, 2, 2]) < MAX_DEPTH_SIGMA * points0[:, 2]
-        return good, points0, covariances0
+        return triangulate_precise(self._two_views(first, second, index0, index1))
+
+    def _two_views(
+        self, first: Keyframe, second: Keyframe, index0: np.ndarray, index1: np.ndarray
+    ) -> TwoViews:
+        return TwoViews(
+            *motion_between(first, second),
+            first.view.x[index0],
+            second.view.x[index1],
+            self.whitening(first.view),
+            self.whitening(second.view),
+        )
 
     def depths(self, camera: HasPose, ids: np.ndarray) -> np.ndarray:
         """Depths in a camera of those of these landmarks that exist."""
@@ -264,10 +261,6 @@ class LandmarkMap:
             moved = center + factor * (keyframe.center - center)
             keyframe.t_cw = -keyframe.R_cw @ moved
             keyframe.covariance = rescaled(keyframe.covariance, factor, center)
-
-
-def _square(J: np.ndarray) -> np.ndarray:
-    return J.transpose(0, 2, 1) @ J
 
 
 def motion_between(first: HasPose, second: HasPose) -> tuple[np.ndarray, np.ndarray]:

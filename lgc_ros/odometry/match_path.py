@@ -89,7 +89,8 @@ class MatchPath:
         c.current.saw(track)
         low = few_matches_left(track, c.current.most_matches, c.options)
         if status != NO_MOTION and c.keyframe_is_due(view, track, pose, frame, low, c.map):
-            inserted = insert_keyframe(c.map, view, track, pose, c.options)
+            assert track.pose is not None  # it was gated
+            inserted = insert_keyframe(c.map, view, track, track.pose, c.options)
             correction = c.scale.measure(
                 inserted, track.reference, frame.depth, about=inserted.center
             )

@@ -68,6 +68,24 @@ def test_flow_is_as_precise_as_matching_every_frame(walk):
     assert error_m(flow, walk) < 1.2 * error_m(match, walk) + 0.005
 
 
+@pytest.mark.slow
+def test_a_camera_that_moves_backwards_gets_keyframes():
+    """It loses no point of its keyframe, but what enters at the sides has no landmarks."""
+    source = SyntheticSource("walk", 20, rate_hz=10.0, camera=CAMERA, seed=1, kind="street")
+    T_wc = np.eye(4)
+    T_wc[:3, :3] = [[0, 0, 1], [-1, 0, 0], [0, -1, 0]]
+    frames = []
+    for k, frame in enumerate(source):
+        T_wc[:3, 3] = 8.0 - 0.6 * k, 0.2 * np.sin(k / 3), 1.5 + 0.1 * np.cos(k / 3)
+        image, _ = source.world.render(CAMERA, T_wc)
+        frames.append(replace(frame, image=image, T_wc=T_wc.copy()))
+    odometry = VisualOdometry(OPTIONS)
+    states = [odometry.process(frame) for frame in frames]
+    keyframes = [k for k, state in enumerate(states) if state.keyframe]
+    assert max(np.diff(keyframes)) <= 8  # 9 if only points that leave the image counted
+    assert error_m(states, frames) < 0.0025 * 0.6 * len(frames)
+
+
 def test_a_frame_after_a_gap_is_matched(walk):
     """Half a second is missing: too far for optical flow."""
     odometry = VisualOdometry(OPTIONS)
