@@ -35,11 +35,9 @@ class TrainConfig:
         validation: dumps whose mean mAP selects the best weights.
         features: kind of keypoints, recorded in the model.
         side: side information, see ``lgc_ros.filter.side_information``.
-        blocks, width, context, clusters: architecture, see
-            ``lgc_ros.filter.network.NetworkConfig``.
-        init: model to start from; its side information may differ, it may have more blocks, of
-            which evenly spaced ones are taken, and it may lack the layer of ``clusters``, which
-            then starts without effect. Empty for random weights.
+        blocks, width, context: architecture, see ``lgc_ros.filter.network.NetworkConfig``.
+        init: model to start from; its side information may differ, and it may have more blocks,
+            of which evenly spaced ones are taken. Empty for random weights.
         teacher: model whose logits are learned in addition to the labels; its side information
             must be the same. Empty for none.
         distill: weight of the distillation loss.
@@ -84,7 +82,6 @@ class TrainConfig:
     blocks: int = 12
     width: int = 128
     context: str = "cn"
-    clusters: int = 0
     init: str = ""
     teacher: str = ""
     distill: float = 1.0
@@ -143,8 +140,7 @@ class TrainConfig:
     @property
     def network(self) -> NetworkConfig:
         head = "direct" if self.loss == "direct" else "weights"
-        sizes = self.blocks, self.width, self.context, head, len(self.side), self.clusters
-        return NetworkConfig(*sizes)
+        return NetworkConfig(self.blocks, self.width, self.context, head, len(self.side))
 
     def as_dict(self) -> dict:
         return asdict(self)

@@ -23,8 +23,7 @@ def initial_network(config: TrainConfig) -> tuple[CorrespondenceNetwork, ModelIn
     requested = config.network
     deeper = info.network.blocks > requested.blocks and requested.context != "pointnet"
     blocks = requested.blocks if deeper else info.network.blocks
-    clusters = info.network.clusters or requested.clusters
-    if replace(info.network, side=requested.side, blocks=blocks, clusters=clusters) != requested:
+    if replace(info.network, side=requested.side, blocks=blocks) != requested:
         raise ConfigError(
             f"{config.init} is {info.network}, the configuration requests {requested}"
         )
@@ -32,7 +31,7 @@ def initial_network(config: TrainConfig) -> tuple[CorrespondenceNetwork, ModelIn
         chosen = np.linspace(0, len(start.body) - 1, blocks).round().astype(int)
         start.body = nn.Sequential(*(start.body[i] for i in chosen.tolist()))
     network = CorrespondenceNetwork(requested)
-    weights = network.state_dict() | start.state_dict()
+    weights = start.state_dict()
     weights["input.weight"] = _input_weights(weights["input.weight"], info.side, config.side)
     weights["output.bias"] = weights["output.bias"] - (config.margin - info.margin)
     network.load_state_dict(weights)

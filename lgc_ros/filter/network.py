@@ -7,16 +7,12 @@ channels, for which torch has a fused kernel.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-
-from lgc_ros.filter.context_norm import ContextNorm
-from lgc_ros.filter.pooling import OrderAwarePooling
 
 COORDINATES = 4
 CONTEXTS = ("cn", "none", "pointnet")
@@ -34,8 +30,6 @@ class NetworkConfig:
             or ``pointnet`` (a global feature, averaged over all matches and appended to each).
         head: ``weights`` outputs a logit per match, ``direct`` regresses the essential matrix.
         side: number of side-information channels in addition to the four coordinates.
-        clusters: size of an order-aware pooling layer half way through the blocks, which goes
-            beyond the paper; 0 for none.
     """
 
     blocks: int = 12
@@ -43,29 +37,44 @@ class NetworkConfig:
     context: str = "cn"
     head: str = "weights"
     side: int = 0
-    clusters: int = 0
 
     def __post_init__(self) -> None:
-        sizes = self.blocks, self.width, self.side, self.clusters
+        sizes = self.blocks, self.width, self.side
         if not all(type(size) is int for size in sizes):
-            raise ValueError(
-                f"blocks, width, side and clusters must be whole numbers, not {sizes}"
-            )
+            raise ValueError(f"blocks, width and side must be whole numbers, not {sizes}")
         if self.context not in CONTEXTS:
             raise ValueError(f"context must be one of {', '.join(CONTEXTS)}, not {self.context!r}")
         if self.head not in HEADS:
             raise ValueError(f"head must be one of {', '.join(HEADS)}, not {self.head!r}")
-        if self.blocks < 1 or self.width < 1 or self.side < 0 or self.clusters < 0:
-            raise ValueError(
-                "blocks and width must be positive, side and clusters must not be negative"
-            )
-        if self.clusters and self.context == "pointnet":
-            raise ValueError(
-                "a network with context pointnet has no blocks to put clusters between"
-            )
+        if self.blocks < 1 or self.width < 1 or self.side < 0:
+            raise ValueError("blocks and width must be positive, side must not be negative")
 
     def as_dict(self) -> dict:
         return asdict(self)
+
+
+class ContextNorm(nn.Module):
+    """Context Normalization (equations 4 and 5) followed by Batch Normalization.
+
+    After CN, each channel of each pair has mean 0 and variance 1 over its N matches. The batch
+    statistics of Batch Normalization are therefore 0 and 1 for any batch, and only its learned
+    affine map remains, which is folded in here.
+    """
+
+    def __init__(self, channels: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, b, c = x.shape
+        weight, bias = self.weight.repeat(b), self.bias.repeat(b)
+        # The last argument disables cuDNN, which limits the number of channels.
+        y = torch.batch_norm(
+            x.reshape(n, b * c), weight, bias, None, None, True, 0.0, self.eps, False
+        )
+        return y.view(n, b, c)
 
 
 class PopulationNorm(nn.BatchNorm1d):
@@ -140,7 +149,12 @@ class CorrespondenceNetwork(nn.Module):
         if config.context == "pointnet":
             self.body: nn.Module = PointNetBody(config.width, config.blocks)
         else:
-            self.body = nn.Sequential(OrderedDict(_layers(config)))
+            self.body = nn.Sequential(
+                *(
+                    ResidualBlock(config.width, config.context == "cn")
+                    for _ in range(config.blocks)
+                )
+            )
         self.output = nn.Linear(config.width, 9 if config.head == "direct" else 1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -149,27 +163,13 @@ class CorrespondenceNetwork(nn.Module):
             return self.output(features.mean(dim=0)).view(-1, 3, 3)
         return self.output(features).squeeze(-1).transpose(0, 1)
 
-    def layers(self) -> Iterator[tuple[str, ResidualBlock | OrderAwarePooling]]:
-        """Blocks and pooling layer by name, in order of application; PointNet has none."""
-        for name, module in self.body.named_children():
-            if isinstance(module, ResidualBlock | OrderAwarePooling):
-                yield name, module
-
     def blocks(self) -> Iterator[ResidualBlock]:
         """The residual blocks in order of application; PointNet has none."""
-        return (layer for _, layer in self.layers() if isinstance(layer, ResidualBlock))
+        return (module for module in self.body.children() if isinstance(module, ResidualBlock))
 
     def perceptrons(self) -> Iterator[Perceptron]:
         """All perceptrons in order of application."""
         return (module for module in self.modules() if isinstance(module, Perceptron))
-
-
-def _layers(config: NetworkConfig) -> Iterator[tuple[str, nn.Module]]:
-    """The blocks by their number, and the pooling layer between the two halves of them."""
-    for index in range(config.blocks):
-        if config.clusters and index == config.blocks // 2:
-            yield "pooling", OrderAwarePooling(config.width, config.clusters)
-        yield str(index), ResidualBlock(config.width, config.context == "cn")
 
 
 def match_weights(logits: Tensor) -> Tensor:

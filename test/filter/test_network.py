@@ -4,15 +4,18 @@ import pytest
 import torch
 from torch import nn
 
-from lgc_ros.filter.context_norm import ContextNorm
-from lgc_ros.filter.network import CorrespondenceNetwork, NetworkConfig, match_weights
+from lgc_ros.filter.network import (
+    ContextNorm,
+    CorrespondenceNetwork,
+    NetworkConfig,
+    match_weights,
+)
 
 VARIANTS = [
     NetworkConfig(),
     NetworkConfig(side=2),
     NetworkConfig(context="none"),
     NetworkConfig(context="pointnet"),
-    NetworkConfig(clusters=16),
 ]
 
 
@@ -24,10 +27,7 @@ def _repeatable_without_gradients():
 
 
 def network(config):
-    net = CorrespondenceNetwork(config).eval()
-    if config.clusters:
-        nn.init.normal_(net.body.pooling.output.weight, std=0.1)  # starts at zero
-    return net
+    return CorrespondenceNetwork(config).eval()
 
 
 def close(a, b, tolerance=1e-4):
@@ -101,22 +101,3 @@ def test_weights_of_outliers_are_zero_and_all_below_one():
 def test_invalid_architectures_are_rejected(wrong):
     with pytest.raises(ValueError, match="must"):
         NetworkConfig(**wrong)
-
-
-def test_a_pooling_layer_starts_without_effect():
-    plain = network(NetworkConfig(blocks=5))
-    pooled = CorrespondenceNetwork(NetworkConfig(blocks=5, clusters=16)).eval()
-    missing = pooled.load_state_dict(plain.state_dict(), strict=False).missing_keys
-    assert missing
-    assert all(name.startswith("body.pooling.") for name in missing)
-    x = torch.randn(2, 100, 4)
-    assert torch.equal(pooled(x), plain(x))
-    nn.init.normal_(pooled.body.pooling.output.weight)
-    assert not close(pooled(x), plain(x), 0.1)
-
-
-def test_a_pooling_layer_needs_blocks():
-    with pytest.raises(ValueError, match="clusters"):
-        NetworkConfig(context="pointnet", clusters=16)
-    with pytest.raises(ValueError, match="clusters"):
-        NetworkConfig(clusters=-1)

@@ -59,18 +59,6 @@ def test_a_shallower_network_takes_blocks_of_a_deeper_one(tmp_path):
         train(tiny(init=str(shallow), blocks=5), tmp_path / "deeper")
 
 
-def test_a_pooling_layer_can_be_added(tmp_path):
-    first = train(tiny(steps=4), tmp_path / "first")
-    pooled = tiny(steps=1, init=str(first), learning_rate=0.0, clusters=4)
-    second = train(pooled, tmp_path / "pooled")
-    start, result = load_checkpoint(first)[0], load_checkpoint(second)[0]
-    assert result.config.clusters == 4
-    xs = Batches(pooled.sources, steps=1, batch=2, matches=MATCHES)[0].xs
-    torch.testing.assert_close(result(xs), start(xs))
-    with pytest.raises(ConfigError, match="the configuration requests"):
-        train(tiny(init=str(second)), tmp_path / "without")
-
-
 def test_distillation_moves_logits_towards_those_of_the_teacher(tmp_path):
     teacher, info = load_checkpoint(train(tiny(steps=40, beta_from=100), tmp_path / "teacher"))
     path = tmp_path / "teacher.safetensors"

@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import nn
 
 from lgc_ros.errors import CheckpointError, LgcError
 from lgc_ros.filter.checkpoint import ModelInfo, load_checkpoint
-from lgc_ros.filter.context_norm import ContextNorm
-from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork, PopulationNorm
-from lgc_ros.filter.pooling import OrderAwarePooling
+from lgc_ros.filter.network import COORDINATES, CorrespondenceNetwork, Perceptron
 from lgc_ros.runtime.output_files import write_file
 
 if TYPE_CHECKING:
@@ -86,57 +83,29 @@ def _graph(network: CorrespondenceNetwork, onnx) -> onnx.GraphProto:
     def product(weight, x: str, name: str) -> str:
         return node("MatMul", [constant(f"{name}.weight", weight), x], f"{name}.product")
 
-    def activate(x: str, norm: ContextNorm | PopulationNorm, name: str) -> str:
-        scale = constant(f"{name}.scale", norm.weight)
-        offset = constant(f"{name}.offset", norm.bias)
+    def activate(product: str, layer: Perceptron, name: str) -> str:
+        scale = constant(f"{name}.scale", layer.norm.weight)
+        offset = constant(f"{name}.offset", layer.norm.bias)
         normalized = node(
-            "InstanceNormalization", [x, scale, offset], f"{name}.normalized", epsilon=norm.eps
+            "InstanceNormalization",
+            [product, scale, offset],
+            f"{name}.normalized",
+            epsilon=layer.norm.eps,
         )
         return node("Relu", [normalized], name)
-
-    def linear(layer: nn.Linear, x: str, name: str) -> str:
-        bias = constant(f"{name}.bias", layer.bias[:, None])
-        return node("Add", [product(layer.weight, x, name), bias], name)
-
-    def transposed(x: str) -> str:
-        return node("Transpose", [x], f"{x}.transposed", perm=[0, 2, 1])
-
-    def pool(x: str, layer: OrderAwarePooling, name: str) -> str:
-        """Clusters are (1, channels, clusters), their shares (1, clusters, N)."""
-        features = activate(x, layer.norm, f"{name}.features")
-        gathered = product(layer.gather.weight, features, f"{name}.gather")
-        shares = node("Softmax", [gathered], f"{name}.gather", axis=2)
-        c = node("MatMul", [features, transposed(shares)], f"{name}.clusters")
-        for index, mixing in enumerate(layer.steps()):
-            at = f"{name}.mixing{index}"
-            rows = transposed(activate(c, mixing.cluster_norm, f"{at}.cluster_features"))
-            mixed = transposed(linear(mixing.between_clusters, rows, f"{at}.between_clusters"))
-            c = node("Add", [c, mixed], f"{at}.clusters")
-            columns = activate(c, mixing.channel_norm, f"{at}.channel_features")
-            mixed = linear(mixing.between_channels, columns, f"{at}.between_channels")
-            c = node("Add", [c, mixed], at)
-        update = linear(layer.output, c, f"{name}.output")
-        spread = linear(layer.spread, features, f"{name}.spread_logits")
-        shares = node("Softmax", [spread], f"{name}.spread", axis=1)
-        return node("Add", [x, node("MatMul", [update, shares], f"{name}.update")], name)
 
     columns = node("Transpose", ["matches"], "columns", perm=[1, 0])
     pair = node("Unsqueeze", [columns, constant("first_axis", np.array([0]))], "pair")
     entry, output = network.input, network.output
     x = product(entry.weight, pair, "input")
-    for index, (name, layer) in enumerate(network.layers()):
-        if isinstance(layer, OrderAwarePooling):
-            x = pool(x, layer, name)
-            continue
-        name, weight = f"block{name}", layer.first.linear.weight
-        first, second = f"{name}.first", f"{name}.second"
+    for index, block in enumerate(network.blocks()):
+        first, second = f"block{index}.first", f"block{index}.second"
         if index == 0:
-            inner = product(weight @ entry.weight, pair, first)
+            inner = product(block.first.linear.weight @ entry.weight, pair, first)
         else:
-            inner = product(weight, x, first)
-        inner = activate(inner, layer.first.norm, first)
-        inner = product(layer.second.linear.weight, inner, second)
-        x = node("Add", [x, activate(inner, layer.second.norm, second)], name)
+            inner = product(block.first.linear.weight, x, first)
+        inner = product(block.second.linear.weight, activate(inner, block.first, first), second)
+        x = node("Add", [x, activate(inner, block.second, second)], f"block{index}")
     bias = constant("output.bias", output.bias + output.weight @ entry.bias)
     row = node("Add", [product(output.weight, x, "output"), bias], "output")
     node("Squeeze", [row, constant("both_axes", np.array([0, 1]))], "logits")

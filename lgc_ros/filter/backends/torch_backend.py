@@ -13,7 +13,6 @@ product itself: through a row of ones below the activations and a row -mean(W x)
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -23,7 +22,6 @@ from torch import Tensor
 from lgc_ros.filter.backends.devices import choose_device
 from lgc_ros.filter.checkpoint import ModelInfo
 from lgc_ros.filter.network import CorrespondenceNetwork
-from lgc_ros.filter.pooling import OrderAwarePooling
 from lgc_ros.runtime.threads import single_torch_thread
 
 # Lower bound of gains, so that a zero gain, which disables a channel, can be divided by.
@@ -92,12 +90,6 @@ class FusedNetwork:
         self._output = moved(output, dtype)
         self._output_bias = moved(network.output.bias + output @ offsets[1::2].sum(0))
         self._memory = torch.empty(3, 0, device=device, dtype=dtype)
-        # Layers come in pairs, the pooling layer between the two halves of the pairs.
-        self._pooling_at = len(layers) // 4 * 2
-        pooling = (layer for _, layer in network.layers() if isinstance(layer, OrderAwarePooling))
-        self._pooling = copy.deepcopy(next(pooling, None))
-        if self._pooling is not None:
-            self._pooling.to(device)
 
     @torch.inference_mode()
     def __call__(self, inputs: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -140,8 +132,6 @@ class FusedNetwork:
             x.mul_(valid)
         for first in range(0, len(self._weights), 2):
             second = first + 1
-            if self._pooling is not None and first == self._pooling_at:
-                self._pool(self._pooling, x, count, valid)
             product(self._weights[first], first, x_1, y)
             factors = activate(y, first)
             weight = self._weights[second] * factors[:, None]
@@ -149,21 +139,6 @@ class FusedNetwork:
             product(weight, second, y_1, z)
             x.addcmul_(z, activate(z, second).to(self._dtype)[:, None])
         return (self._output @ x).float() + self._output_bias
-
-    def _pool(
-        self, layer: OrderAwarePooling, x: Tensor, count: Tensor, valid: Tensor | None
-    ) -> None:
-        """Apply the pooling layer to activations (channels, N) in place, in float32.
-
-        Activations lack constant offsets, which the normalization of the layer would remove.
-        """
-        rows = x.T.float()
-        mask = torch.ones_like(rows[:, :1]) if valid is None else valid[:, None].float()
-        centred = (rows - (rows * mask).sum(0) / count) * mask
-        deviation = (centred.square().sum(0) / count + layer.norm.eps).sqrt()
-        features = torch.relu(centred * (layer.norm.weight / deviation) + layer.norm.bias)
-        update = layer.exchange(features[:, None], mask[:, None])[:, 0]
-        x += (update * mask).T.to(self._dtype)
 
     def _buffers(self, matches: int) -> list[Tensor]:
         """Three matrices of one row more than there are channels, reused between calls."""

@@ -2,7 +2,6 @@
 
 import logging
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,35 +92,8 @@ def test_any_gain_and_number_of_channels_is_reproduced(width):
     assert logits == pytest.approx(reference(network, rows), abs=1e-4)
 
 
-@pytest.fixture(scope="module")
-def pooled(trained):
-    """The trained network with an order-aware pooling layer of random weights."""
-    start, info = trained
-    torch.manual_seed(0)
-    config = replace(info.network, clusters=24)
-    network = CorrespondenceNetwork(config).eval()
-    network.load_state_dict(network.state_dict() | start.state_dict())
-    with torch.no_grad():
-        for weights in network.body.pooling.parameters():
-            weights.normal_(0, 0.3)
-    return network, replace(info, network=config)
-
-
-@pytest.mark.parametrize("name", CPU_ENGINES)
-def test_every_engine_has_the_pooling_layer(name, pooled, trained):
-    if missing_modules(name):
-        pytest.skip(f"{name} not installed")
-    engine = make_engine(name, *pooled, device="cpu")
-    for count in (2000, 40):
-        rows = rows_of(count, pooled[0], seed=count)
-        expected = reference(pooled[0], rows)
-        assert engine.run(rows) == pytest.approx(expected, abs=1e-3)
-        assert (expected - reference(trained[0], rows)).std() > 0.1
-
-
-@pytest.mark.parametrize("variant", ["trained", "pooled"])
-def test_padding_rows_do_not_change_the_scores(variant, request):
-    network = request.getfixturevalue(variant)[0]
+def test_padding_rows_do_not_change_the_scores(trained):
+    network = trained[0]
     rows = torch.from_numpy(rows_of(500, network))
     filled = torch.cat([rows, torch.zeros(12, rows.shape[1])])
     valid = (torch.arange(512) < 500).float()
