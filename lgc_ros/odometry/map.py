@@ -17,7 +17,12 @@ from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.epipolar import relative_pose
 from lgc_ros.odometry.covariance import rescaled
 from lgc_ros.odometry.pose_optimization import MIN_DEPTH, project
-from lgc_ros.odometry.triangulation import TwoViews, place_points, triangulate_precise
+from lgc_ros.odometry.triangulation import (
+    MIN_PRECISE_SHARE,
+    TwoViews,
+    place_points,
+    triangulate_precise,
+)
 
 WheelPose = np.ndarray | Callable[[], np.ndarray | None] | None
 NONE = -1
@@ -151,14 +156,14 @@ class LandmarkMap:
     ) -> None:
         """Add landmarks for matched keypoints that show none yet.
 
-        If there are landmarks already, points of little parallax are added, too, as uncertain as
-        they are.
+        Between views of little parallax points are placed that cannot be triangulated, as
+        uncertain as they are, provided that landmarks tell how far away the scene is.
         """
         new = (first.landmark_ids[index0] < 0) & (second.landmark_ids[index1] < 0)
         index0, index1 = index0[new], index1[new]
         good, points0, covariances0 = self.triangulate_rays(first, second, index0, index1)
         depths = self.depths(first, first.landmark_ids)
-        if len(depths) and not good.all():
+        if len(depths) and np.count_nonzero(good) < MIN_PRECISE_SHARE * len(good):
             weak = np.flatnonzero(~good)
             views = self._two_views(first, second, index0[weak], index1[weak])
             placed, points0[weak], covariances0[weak] = place_points(views, np.median(depths))

@@ -23,6 +23,9 @@ MAX_DEPTH_SIGMA = 0.3
 OUTLIER_SIGMAS = 8.0
 # The same for points of little parallax: errors as large would change their depth at will.
 WEAK_OUTLIER_SIGMAS = 4.0
+# If a smaller share of the matches can be triangulated, the parallax of the views is too small.
+# Otherwise, those that cannot be are outliers for the most part.
+MIN_PRECISE_SHARE = 0.4
 # Points that may be at infinity are placed where their inverse depth is this part of its standard
 # deviation.
 FARTHEST_SIGMAS = 0.5
