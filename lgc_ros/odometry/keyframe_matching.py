@@ -190,17 +190,13 @@ def _confirmed(view: View, track: Track, landmarks: LandmarkMap, pose: Pose) -> 
     """A pose from optical flow, with the landmarks of matched keypoints that agree with it.
 
     Its covariance is that of the keypoints and landmarks: the error of a keyframe is the error of
-    the map, however well patches can be aligned with it. Where patches are few or their depths
-    uncertain, as in a fast turn, keypoints determine the position better and replace the pose.
+    the map, however well patches can be aligned with it.
     """
     ids = track.reference.landmark_ids[track.index0]
     known = np.flatnonzero(ids >= 0)
     points, x = landmarks.points[ids[known]], view.x[track.index1[known]]
     whitening, covariances = landmarks.whitening(view), landmarks.covariances[ids[known]]
     refined = refine_pose(pose.R_cw, pose.t_cw, points, x, whitening, covariances)
-    by_flow, by_keypoints = (np.trace(p.covariance[3:, 3:]) for p in (pose, refined))
-    if by_keypoints < by_flow:
-        pose = replace(pose, R_cw=refined.R_cw, t_cw=refined.t_cw)
     points_cam = points @ pose.R_cw.T + pose.t_cw
     distance = np.linalg.norm((project(points_cam)[0] - x) @ whitening.T, axis=1)
     used = np.zeros(len(ids), bool)
