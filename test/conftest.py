@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from shared_memory import remove_abandoned, segments
 
 ROS_TESTS = Path(__file__).parent / "ros"
 
@@ -20,6 +21,16 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if ROS_TESTS in item.path.parents:
             item.add_marker(pytest.mark.ros)
+
+
+def pytest_sessionstart(session):
+    session.config.segments_before = segments()
+
+
+def pytest_sessionfinish(session):
+    """Free the memory that nodes killed by tests have left, once all workers are done."""
+    if not hasattr(session.config, "workerinput"):
+        remove_abandoned(segments() - session.config.segments_before)
 
 
 @pytest.fixture
