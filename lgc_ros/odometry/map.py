@@ -211,6 +211,23 @@ class LandmarkMap:
         shared = [(int(mask[keyframe.landmark_ids].sum()), keyframe) for keyframe in newest_first]
         return sorted(shared, key=lambda item: -item[0])
 
+    def covariance_of_observers(self, ids: np.ndarray, reference: Keyframe) -> np.ndarray:
+        """(6, 6) mean world covariance of the keyframes that see these landmarks.
+
+        A pose inherits the error of its landmarks, and these have that of all keyframes that see
+        them, not of the newest alone.
+
+        Args:
+            reference: keyframe whose covariance counts if there are no landmarks.
+        """
+        wanted = np.zeros(len(self.points) + 1, bool)
+        wanted[ids] = True
+        wanted[NONE] = False
+        counts = np.array([wanted[keyframe.landmark_ids].sum() for keyframe in self.keyframes])
+        if not counts.any():
+            return reference.covariance
+        return np.average([k.covariance for k in self.keyframes], axis=0, weights=counts)
+
     def latest_with_landmarks(self, count: int, other_than: Keyframe) -> list[Keyframe]:
         """Other keyframes that show at least so many landmarks, newest first."""
         return [

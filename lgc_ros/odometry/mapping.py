@@ -30,6 +30,10 @@ SIMILAR_SHARE = 0.97
 # Optical flow searches it for those of this many, beginning at this pyramid level.
 FOLLOWED_KEYFRAMES = 4
 FOLLOWED_LEVEL = 1
+# Texture alone has noise ratios up to this one. Beyond, the variance of a pose grows with this
+# power; both were measured in rendered rooms.
+SHARP_NOISE_RATIO = 2.0
+BLUR_EXPONENT = 3
 # Matches that no filter has scored must be this much closer to their epipolar lines than inliers.
 UNFILTERED_THRESHOLD = 0.5
 
@@ -40,8 +44,10 @@ def insert_keyframe(
     """Make a tracked view a keyframe: hand landmarks over, add new ones, refine the window."""
     reference, used = track.reference, pose.used
     keyframe = Keyframe(view, pose.R_cw, pose.t_cw)
-    keyframe.covariance = covariance.chained(reference.covariance, _with_blur(pose, view))
-    keyframe.landmark_ids[track.index1[used]] = reference.landmark_ids[track.index0[used]]
+    ids = reference.landmark_ids[track.index0[used]]
+    base = landmarks.covariance_of_observers(ids, reference)
+    keyframe.covariance = covariance.chained(base, _with_blur(pose, view))
+    keyframe.landmark_ids[track.index1[used]] = ids
     landmarks.add_keyframe(keyframe, keep=reference)
     _follow_landmarks(landmarks, keyframe, [reference])
     landmarks.triangulate(reference, keyframe, track.index0, track.index1)
@@ -51,12 +57,14 @@ def insert_keyframe(
 
 
 def _with_blur(pose: Pose, view: View) -> Pose:
-    """A pose as uncertain as if keypoints were as imprecise in all directions as along the blur.
+    """A pose as uncertain as blur makes it.
 
-    Errors along the blur are alike for all keypoints: depths absorb them, and no average removes
-    them. Taken for independent, they made standard deviations up to four times too small.
+    Errors along the blur are alike for all keypoints, and from one keyframe to the next: depths
+    absorb them, and no average removes them. So the variance of the pose grows faster than that
+    of a keypoint.
     """
-    return replace(pose, covariance=noise_ratio(view.features.sharpness) * pose.covariance)
+    blur = max(1.0, noise_ratio(view.features.sharpness) / SHARP_NOISE_RATIO)
+    return replace(pose, covariance=blur**BLUR_EXPONENT * pose.covariance)
 
 
 def insert_rotated_keyframe(

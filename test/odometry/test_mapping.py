@@ -87,21 +87,41 @@ def test_motion_between_cameras_maps_points_of_one_into_the_other(walked):
     )
 
 
-def inserted_covariance(walked, sharpness):
-    """What the newest keyframe adds to the covariance of its reference, if blurred like this."""
+def inserted_covariance(walked, noise_ratio):
+    """Covariance of the newest keyframe, inserted once more with keypoints this much blurred."""
     *_, reference, newest = walked.keyframes
     walked.keyframes.remove(newest)
+    sharpness = np.diag([1 / np.sqrt(noise_ratio), np.sqrt(noise_ratio)])
     view = replace(newest.view, features=replace(newest.view.features, sharpness=sharpness))
     track = KeyframeMatcher(OPTIONS)(newest.view, reference, walked, StageTimer())
-    return insert_keyframe(walked, view, track, track.pose, OPTIONS).covariance - (
-        reference.covariance
-    )
+    return insert_keyframe(walked, view, track, track.pose, OPTIONS).covariance
 
 
-def test_a_keyframe_is_as_uncertain_as_its_keypoints_along_the_blur(map_of_a_walk):
+def test_the_variance_of_a_keyframe_grows_faster_than_that_of_its_blurred_keypoints(map_of_a_walk):
     """Errors along the blur are shared by all keypoints, so that their number does not help."""
-    sharp, blurred = (
-        inserted_covariance(deepcopy(map_of_a_walk), np.diag([1 / along, along]))
-        for along in (1.0, 2.0)
+    sharp, textured, blurred, very_blurred = (
+        inserted_covariance(deepcopy(map_of_a_walk), ratio) for ratio in (1.0, 1.9, 4.0, 8.0)
     )
-    np.testing.assert_allclose(blurred, 4 * sharp, rtol=0.01)
+    np.testing.assert_allclose(textured, sharp, rtol=1e-3)
+    growth = (4**3 - 1) / (2**3 - 1)
+    np.testing.assert_allclose(very_blurred - sharp, growth * (blurred - sharp), rtol=0.1)
+
+
+def test_a_pose_inherits_the_mean_error_of_the_keyframes_that_see_its_landmarks(walked):
+    first, second, *others, reference = walked.keyframes
+    for keyframe in (*others, reference):
+        keyframe.landmark_ids[:] = NONE
+    first.covariance, second.covariance = np.eye(6), 5 * np.eye(6)
+    shared = np.intersect1d(first.landmark_ids, second.landmark_ids)
+    shared = shared[shared != NONE][:10]
+    assert len(shared) == 10
+    only_second = np.setdiff1d(second.landmark_ids, first.landmark_ids)[:20]
+    assert len(only_second) == 20
+
+    def inherited(ids):
+        return walked.covariance_of_observers(ids, reference)
+
+    np.testing.assert_allclose(inherited(shared), 3 * np.eye(6))
+    both = np.concatenate([shared, only_second])
+    np.testing.assert_allclose(inherited(both), (10 * 1 + 30 * 5) / 40 * np.eye(6))
+    np.testing.assert_array_equal(inherited(np.empty(0, int)), reference.covariance)

@@ -65,7 +65,7 @@ def squared_errors(states, frames):
 
 @pytest.mark.slow
 def test_the_covariance_is_of_the_size_of_the_errors(source, walk):
-    """Ten walks in this room had means from 0.9 to 4.9, 2.8 together; these four have 3.5.
+    """Ten walks in this room had means from 0.9 to 22, 7.0 together; these four have 8.3.
 
     Deviations assumed half or twice as large as they are would leave the bounds.
     """
@@ -79,7 +79,7 @@ def test_the_covariance_is_of_the_size_of_the_errors(source, walk):
     for frames in (walk, *map(list, others)):
         states = process(frames, in_metres("depth"))
         squares.append(squared_errors(states, frames).mean())
-    assert 2 < np.mean(squares) < 12
+    assert 2.5 < np.mean(squares) < 12
 
 
 def position_errors_m(states, frames):
