@@ -62,7 +62,7 @@ def test_package_xml_is_valid_for_ament_python(package):
     assert package.get_build_type() == "ament_python"
 
 
-def test_ros_pip_and_python_agree_on_name_version_licence_and_description(package, distribution):
+def test_ros_pip_and_python_agree_on_name_version_license_and_description(package, distribution):
     assert package.name == distribution.get_name() == lgc_ros.__name__
     assert package.version == distribution.get_version() == lgc_ros.__version__
     assert package.licenses == [distribution.get_license()]

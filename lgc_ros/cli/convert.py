@@ -59,7 +59,7 @@ def convert(
     """Write a dataset, video, folder or stream as a rosbag2, for `ros2 bag play`.
 
     Topics: /camera/image_raw, /camera/camera_info and, where known,
-    /camera/depth/image_raw (metres) and /ground_truth (poses of the camera).
+    /camera/depth/image_raw (meters) and /ground_truth (poses of the camera).
 
     Example:
 

@@ -37,8 +37,8 @@ def make_uncertain(odometry):
 
 
 def draw_to_the_camera(odometry):
-    centre = odometry.map.keyframes[-1].center
-    odometry.map.points = centre + 1e-7 * (odometry.map.points - centre)
+    center = odometry.map.keyframes[-1].center
+    odometry.map.points = center + 1e-7 * (odometry.map.points - center)
 
 
 @pytest.mark.parametrize("spoil", [make_uncertain, draw_to_the_camera])
