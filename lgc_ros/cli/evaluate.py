@@ -114,11 +114,11 @@ def pairs(
     """
     from lgc_ros.estimation.methods import DEFAULT_METHODS
     from lgc_ros.estimation.two_view import RelativePoseSolver, estimator_options
-    from lgc_ros.evaluation.pair_metrics import summarize
     from lgc_ros.evaluation.pair_runner import (
         earlier_pair_results,
         evaluate_pairs,
         feature_kind,
+        summarize_pairs,
         write_pair_results,
     )
     from lgc_ros.runtime.result_folders import result_folder
@@ -141,17 +141,8 @@ def pairs(
                 skip_bad=skip_bad,
                 progress=lambda done, total: update(completed=done, total=total),
             )
-        results = {
-            "dataset": folder.resolve().name,
-            "features": features,
-            "keypoints": keypoints,
-            "methods": {name: summarize(rows) for name, rows in done.scores.items()},
-        }
-        stdout.print(  # before a full disk can prevent it
-            tables.pair_accuracy(results),
-            tables.pair_intervals(results),
-            tables.pair_times(results),
-        )
+        results = summarize_pairs(folder, features, keypoints, done)
+        stdout.print(*tables.pairs(results))  # before a full disk can prevent it
         if json_file:
             write_json(json_file, results)
         if out:
