@@ -155,7 +155,7 @@ def _camera_height(evidence: ScaleEvidence, options: ScaleOptions) -> float | No
     dense = support >= max(MIN_GROUND_POINTS, GROUND_SUPPORT * support.max())
     if not dense.any():
         return None
-    # Kerbs, grass and cars have many landmarks, too, but above the ground.
+    # Curbs, grass and cars have many landmarks, too, but above the ground.
     lowest = np.flatnonzero(dense)[-1]
     ground = np.median(height[first[lowest] : last[lowest]])
     assert options.camera_height_m is not None  # ScaleOptions requires it for this source
