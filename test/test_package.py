@@ -140,6 +140,16 @@ def test_no_file_names_a_place_of_one_machine_or_a_package_index():
     assert not {name: match[0] for name, match in found.items() if match}
 
 
+def test_spelling_is_american():
+    """As in OpenCV, nav2 and evo; the brackets keep this pattern from matching itself."""
+    british = re.compile(
+        r"colou[r]|[Cc]entr[e]|(neighb|behavi|fav)ou[r]|gre[y]|(lab|mod|trav)ell[ei]|"
+        r"(normal|initial|optim|recogn|visual|synchron|serial|general|minim|maxim)is[aei]"
+    )
+    found = {name: british.search(text) for name, text in tracked_texts().items()}
+    assert not {name: match[0] for name, match in found.items() if match}
+
+
 def test_no_two_public_classes_share_a_name():
     found: dict[str, list[str]] = {}
     for name, text in tracked_texts().items():
