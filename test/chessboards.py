@@ -20,20 +20,20 @@ SAMPLES = (-0.25, 0.25)  # of a pixel, in x and y: antialiasing
 def board_poses(count, seed=0, reach=1.0):
     """Poses T_cb of the board in front of the camera: near and far, tilted, in all corners."""
     rng = np.random.default_rng(seed)
-    centre = BOARD.points_m.mean(axis=0)
+    center = BOARD.points_m.mean(axis=0)
     poses = []
     for _ in range(count):
         T_cb = np.eye(4)
         T_cb[:3, :3] = euler2mat(*rng.uniform(-0.5, 0.5, 2), rng.uniform(-0.4, 0.4))
         z = rng.uniform(0.25, 0.5)
         at = np.array([*(rng.uniform(-0.28, 0.28, 2) * (1, 0.6) * reach * z / 0.5), z])
-        T_cb[:3, 3] = at - T_cb[:3, :3] @ centre
+        T_cb[:3, 3] = at - T_cb[:3, :3] @ center
         poses.append(T_cb)
     return poses
 
 
 def render_board(T_cb, camera=CAMERA, noise=2.0, seed=0):
-    """A grey image of the board, with a white margin of one square, on grey."""
+    """A gray image of the board, with a white margin of one square, on gray."""
     light = [_board_light(rays, np.linalg.inv(T_cb)) for rays in _rays(camera)]
     image = np.mean(light, axis=0).reshape(camera.height, camera.width)
     image = cv2.GaussianBlur(image, (0, 0), 0.7)
@@ -49,10 +49,10 @@ def _rays(camera):
 
 
 def _board_light(rays, T_bc):
-    """Grey levels of rays (N, 2) in normalized coordinates."""
+    """Gray levels of rays (N, 2) in normalized coordinates."""
     directions = np.column_stack([rays, np.ones(len(rays))]) @ T_bc[:3, :3].T
-    centre = T_bc[:3, 3]
-    points = centre - directions * (centre[2] / directions[:, 2])[:, None]
+    center = T_bc[:3, 3]
+    points = center - directions * (center[2] / directions[:, 2])[:, None]
     squares = np.floor(np.nan_to_num(points[:, :2], nan=1e6) / BOARD.square_m)
     inside = np.all((squares >= -1) & (squares < (BOARD.columns, BOARD.rows)), axis=1)
     margin = np.all((squares >= -2) & (squares <= (BOARD.columns, BOARD.rows)), axis=1)

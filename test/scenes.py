@@ -51,12 +51,12 @@ def as_correspondences(
     x0: np.ndarray, x1: np.ndarray, scores: np.ndarray | None = None
 ) -> Correspondences:
     """Normalized matches as two 640x480 cameras of focal length 500 px would give them."""
-    centre = np.array(SIZE_PX) / 2
+    center = np.array(SIZE_PX) / 2
     return Correspondences(
         x0=x0,
         x1=x1,
-        p0=x0 * FOCAL_PX + centre,
-        p1=x1 * FOCAL_PX + centre,
+        p0=x0 * FOCAL_PX + center,
+        p1=x1 * FOCAL_PX + center,
         size0=SIZE_PX,
         size1=SIZE_PX,
         focal=FOCAL_PX,

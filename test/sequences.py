@@ -35,6 +35,6 @@ def winding_trajectory(count=60, step_m=0.3):
 
 
 def pixel_grid(camera):
-    """Coordinates (H * W, 2) of all pixel centres, row by row."""
+    """Coordinates (H * W, 2) of all pixel centers, row by row."""
     width, height = camera.size
     return np.stack(np.meshgrid(np.arange(width), np.arange(height)), -1).reshape(-1, 2) * 1.0

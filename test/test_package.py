@@ -62,7 +62,7 @@ def test_package_xml_is_valid_for_ament_python(package):
     assert package.get_build_type() == "ament_python"
 
 
-def test_ros_pip_and_python_agree_on_name_version_licence_and_description(package, distribution):
+def test_ros_pip_and_python_agree_on_name_version_license_and_description(package, distribution):
     assert package.name == distribution.get_name() == lgc_ros.__name__
     assert package.version == distribution.get_version() == lgc_ros.__version__
     assert package.licenses == [distribution.get_license()]
@@ -137,6 +137,16 @@ def test_every_extra_that_a_text_advises_exists(distribution):
 def test_no_file_names_a_place_of_one_machine_or_a_package_index():
     personal = re.compile(r"(?<![\w.~$}])/(home|Users|root|work|tmp)/\w|--(extra-)?index-url")
     found = {name: personal.search(text) for name, text in tracked_texts().items()}
+    assert not {name: match[0] for name, match in found.items() if match}
+
+
+def test_spelling_is_american():
+    """As in OpenCV, nav2 and evo; the brackets keep this pattern from matching itself."""
+    british = re.compile(
+        r"colou[r]|[Cc]entr[e]|(neighb|behavi|fav)ou[r]|gre[y]|(lab|mod|trav)ell[ei]|"
+        r"(normal|initial|optim|recogn|visual|synchron|serial|general|minim|maxim)is[aei]"
+    )
+    found = {name: british.search(text) for name, text in tracked_texts().items()}
     assert not {name: match[0] for name, match in found.items() if match}
 
 

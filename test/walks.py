@@ -42,7 +42,7 @@ def rotation_errors_deg(states, frames):
     ]
 
 
-def in_metres(source, **options):
+def in_meters(source, **options):
     return replace(OPTIONS, scale=ScaleOptions(source, **options))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from lgc_ros.visualization.figures import load_pyplot, save_figure
 
-COLOURS = [f"C{index}" for index in range(10)]  # matplotlib's default cycle
+COLORS = [f"C{index}" for index in range(10)]  # matplotlib's default cycle
 HEIGHT_IN = 3.2
 MIN_WIDTH_IN = 3.5
 MAX_WIDTH_IN = 14.0  # of the whole figure
@@ -30,7 +30,7 @@ class Panel:
 def bar_chart(path: Path, panels: Sequence[Panel], ylabel: str = "mAP") -> None:
     """Panels side by side under one legend.
 
-    Series that differ in what follows a ``+`` share a colour, and the longer one is hatched.
+    Series that differ in what follows a ``+`` share a color, and the longer one is hatched.
     """
     found = dict.fromkeys(name for panel in panels for name in panel.series)
     families = list(dict.fromkeys(_family(name) for name in found))
@@ -59,7 +59,7 @@ def bar_chart(path: Path, panels: Sequence[Panel], ylabel: str = "mAP") -> None:
                 [value or 0 for value in values],
                 width,
                 label=name,
-                color=COLOURS[families.index(_family(name)) % len(COLOURS)],
+                color=COLORS[families.index(_family(name)) % len(COLORS)],
                 hatch="////" if _family(name) != name else None,
                 edgecolor="white",
                 linewidth=0.3,

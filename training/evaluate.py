@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -44,6 +43,7 @@ from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.geometry import epipolar as geometry
 from lgc_ros.matching.correspondences import Correspondences
 from lgc_ros.runtime.output_files import make_folder, write_file
+from lgc_ros.runtime.stage_timer import StageTimer
 from training.data.batches import open_dump
 from training.pair_sets import PairSet, evenly_spaced, find_pair_sets
 from training.parallel import Progress, run_tasks, task_executor
@@ -233,16 +233,16 @@ class _DirectSolver:
         self.threshold_px = threshold_px
 
     def __call__(self, c: Correspondences) -> TwoViewResult:
-        start = time.perf_counter()
+        timer = StageTimer()
         inputs = network_inputs(c.x0, c.x1, c, self.info.side)
         with torch.inference_mode():
             output = self.network(torch.as_tensor(inputs, dtype=torch.float32)[None])[0]
         E = geometry.project_to_essential(output.double().numpy())
         R_10, t_10, _ = geometry.recover_pose(E, c.x0, c.x1)
         inliers = geometry.sampson_distance(E, c.x0, c.x1) < (self.threshold_px / c.focal) ** 2
-        ms = 1e3 * (time.perf_counter() - start)
+        timer.lap("estimate")
         pose = PoseEstimate(R_10, t_10, E, inliers)
-        return TwoViewResult(c, np.ones(len(c), bool), inliers, pose, "", None, {"estimate": ms})
+        return TwoViewResult(c, np.ones(len(c), bool), inliers, pose, "", None, timer.ms)
 
 
 def _evaluate_dump(

@@ -1,4 +1,4 @@
-"""Make dumps of labelled pairs: extract features, match pairs, label matches, write hdf5.
+"""Make dumps of labeled pairs: extract features, match pairs, label matches, write hdf5.
 
 There is one task per image and one per chunk of pairs. A finished task leaves a complete file in
 the work folder; after an interruption, only tasks without a file run again. Tasks run in local
@@ -29,7 +29,7 @@ from lgc_ros.errors import CameraError, ConfigError, DatasetError, FeatureError
 from lgc_ros.estimation.two_view import LABEL_THRESHOLD
 from lgc_ros.features.base import Extractor, Features, make_extractor
 from lgc_ros.runtime.output_files import complete_file, make_folder, write_file
-from training.data.dump import Dump, LabelledPair, write_dump
+from training.data.dump import Dump, LabeledPair, write_dump
 from training.data.labels import MIN_MATCHES, label_pair
 from training.data.readers import read_scene, scene_paths
 from training.data.scene import (
@@ -226,7 +226,7 @@ def _load_features(path: Path) -> Features:
 
 
 def _label_chunk(pairs: list[tuple[PosedImage, PosedImage, Path, Path]], shard: Path) -> None:
-    labelled = {}
+    labeled = {}
     for number, (image0, image1, path0, path1) in enumerate(pairs):
         pair = label_pair(
             _load_features(path0),
@@ -236,11 +236,11 @@ def _label_chunk(pairs: list[tuple[PosedImage, PosedImage, Path, Path]], shard: 
             *relative_pose(image0, image1),
         )
         if pair is not None:
-            labelled[number] = pair
+            labeled[number] = pair
     with complete_file(shard) as temporary:
-        write_dump(temporary, labelled.values())
+        write_dump(temporary, labeled.values())
         with h5py.File(temporary, "a") as file:
-            file.attrs["kept"] = np.array(list(labelled), dtype=np.int64)
+            file.attrs["kept"] = np.array(list(labeled), dtype=np.int64)
 
 
 def _kept(chunk: list[tuple[int, int, int]], shard: Path) -> list[tuple[int, int, int]]:
@@ -248,7 +248,7 @@ def _kept(chunk: list[tuple[int, int, int]], shard: Path) -> list[tuple[int, int
         return [chunk[number] for number in file.attrs["kept"]]
 
 
-def _read_all(shard: Path) -> Iterator[LabelledPair]:
+def _read_all(shard: Path) -> Iterator[LabeledPair]:
     dump = Dump(shard)
     yield from (dump[index] for index in range(len(dump)))
     dump.close()

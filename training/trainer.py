@@ -280,7 +280,7 @@ class _Run:
 
 
 def _update_average(average: nn.Module, network: nn.Module, decay: float) -> None:
-    """Move the exponential moving average of the weights towards the current ones."""
+    """Move the exponential moving average of the weights toward the current ones."""
     pairs = zip(average.state_dict().values(), network.state_dict().values(), strict=True)
     with torch.no_grad():
         for mean, value in pairs:

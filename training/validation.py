@@ -21,7 +21,7 @@ from lgc_ros.filter.correspondence_filter import FilterResult, interpret
 from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.geometry.epipolar import project_to_essential, recover_pose
 from lgc_ros.matching.correspondences import Correspondences
-from training.data.dump import Dump, LabelledPair
+from training.data.dump import Dump, LabeledPair
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def validate(
 
 
 def _score_pair(
-    network: nn.Module, pair: LabelledPair, info: ModelInfo, label_threshold: float
+    network: nn.Module, pair: LabeledPair, info: ModelInfo, label_threshold: float
 ) -> tuple[float, float, float, float]:
     """Pose errors in degrees of `cn` and of `cn-8pt-plain`, precision, recall."""
     output = network_output(network, info, pair)
@@ -104,7 +104,7 @@ def _score_pair(
     )
 
 
-def network_output(network: nn.Module, info: ModelInfo, pair: LabelledPair) -> np.ndarray:
+def network_output(network: nn.Module, info: ModelInfo, pair: LabeledPair) -> np.ndarray:
     """(N,) float64 logits of the matches of a prepared pair; (3, 3) with the direct head."""
     inputs = network_inputs(pair.xs[:, :2], pair.xs[:, 2:], pair, info.side)
     device = next(network.parameters()).device
@@ -112,7 +112,7 @@ def network_output(network: nn.Module, info: ModelInfo, pair: LabelledPair) -> n
         return network(torch.as_tensor(inputs, device=device)[None])[0].double().cpu().numpy()
 
 
-def pose_error(method: str, filtered: FilterResult, pair: LabelledPair) -> float:
+def pose_error(method: str, filtered: FilterResult, pair: LabeledPair) -> float:
     """Pose error in degrees of a method on filtered matches; 180 without a pose.
 
     The solver is the one of `lgc match` and of odometry.
@@ -124,7 +124,7 @@ def pose_error(method: str, filtered: FilterResult, pair: LabelledPair) -> float
     return pose_error_deg(estimate.R_10, estimate.t_10, pair.R_10, pair.t_10)
 
 
-def to_correspondences(pair: LabelledPair) -> Correspondences:
+def to_correspondences(pair: LabeledPair) -> Correspondences:
     """A prepared pair as input of the estimators."""
     if pair.K0 is None or pair.K1 is None:
         raise DatasetError(

@@ -44,7 +44,7 @@ class Board:
 
     @property
     def points_m(self) -> np.ndarray:
-        """Corners (N, 3) in the frame of the board, row by row, in metres."""
+        """Corners (N, 3) in the frame of the board, row by row, in meters."""
         x, y = np.meshgrid(np.arange(self.columns), np.arange(self.rows))
         plane = np.column_stack([x.ravel(), y.ravel(), np.zeros(x.size)])
         return plane * self.square_m
@@ -64,27 +64,27 @@ def find_board(image: np.ndarray, board: Board) -> np.ndarray | None:
     They are in the order of `Board.points_m` or in the reverse order, because a board that is
     turned by half a turn looks the same; either is a pose of the board.
     """
-    grey = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
-    scale = max(1.0, grey.shape[1] / SEARCH_WIDTH_PX)
-    searched = grey
+    gray = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
+    scale = max(1.0, gray.shape[1] / SEARCH_WIDTH_PX)
+    searched = gray
     if scale > 1:
-        searched = cv2.resize(grey, None, fx=1 / scale, fy=1 / scale, interpolation=cv2.INTER_AREA)
+        searched = cv2.resize(gray, None, fx=1 / scale, fy=1 / scale, interpolation=cv2.INTER_AREA)
     found, corners = cv2.findChessboardCornersSB(
         searched, (board.columns, board.rows), flags=SEARCH_FLAGS
     )
     if not found:
         return None
     coarse = ((corners.reshape(-1, 2) + 0.5) * scale - 0.5).astype(np.float32)
-    return _refined(grey, coarse, board)
+    return _refined(gray, coarse, board)
 
 
-def _refined(grey: np.ndarray, corners_px: np.ndarray, board: Board) -> np.ndarray:
+def _refined(gray: np.ndarray, corners_px: np.ndarray, board: Board) -> np.ndarray:
     """Corners at sub-pixel precision, from a window that contains no other corner."""
     grid = corners_px.reshape(board.rows, board.columns, 2)
     spacing = min(np.linalg.norm(np.diff(grid, axis=axis), axis=-1).min() for axis in (0, 1))
     side = int(np.clip(spacing * WINDOW_SHARE, *WINDOW_PX))
     stop = (cv2.TERM_CRITERIA_EPS + cv2.TERM_CRITERIA_MAX_ITER, 40, 1e-3)
-    refined = cv2.cornerSubPix(grey, corners_px.copy(), (side, side), (-1, -1), stop)
+    refined = cv2.cornerSubPix(gray, corners_px.copy(), (side, side), (-1, -1), stop)
     return refined.reshape(-1, 2).astype(np.float64)
 
 

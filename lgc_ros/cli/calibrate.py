@@ -23,7 +23,10 @@ GOOD_COVERAGE = 0.6  # of the image in which corners were seen
 GOOD_SIGMA = 0.01  # of the focal length, relative
 
 SourceArgument = Annotated[
-    str, typer.Argument(help="Video, folder of photos, bag or camera that shows the board.")
+    str,
+    typer.Argument(
+        metavar="SOURCE", help="Video, folder of photos, bag or camera that shows the board."
+    ),
 ]
 BoardOption = Annotated[
     str,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +19,7 @@ from lgc_ros.cli.options import (
     InfoTopicOption,
     KindOption,
     LimitOption,
+    NewBagArgument,
 )
 from lgc_ros.cli.output import FrameRate, counted, echo_written, progress_bar
 
@@ -35,10 +35,10 @@ def register(app: typer.Typer) -> None:
 
 
 def convert(
-    source: Annotated[str, typer.Argument(help="Anything that `lgc run` reads.")],
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="New .mcap file, or new rosbag2 folder.")
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Anything that `lgc run` reads.")
     ],
+    out: NewBagArgument,
     camera: CameraOption = None,
     kind: KindOption = None,
     compression: Annotated[
@@ -59,7 +59,7 @@ def convert(
     """Write a dataset, video, folder or stream as a rosbag2, for `ros2 bag play`.
 
     Topics: /camera/image_raw, /camera/camera_info and, where known,
-    /camera/depth/image_raw (metres) and /ground_truth (poses of the camera).
+    /camera/depth/image_raw (meters) and /ground_truth (poses of the camera).
 
     Example:
 

@@ -15,6 +15,7 @@ from lgc_ros.cli.errors import INTERRUPTED
 from lgc_ros.cli.options import (
     METHOD_HELP,
     AlignOption,
+    BagArgument,
     CameraOption,
     ComparedOption,
     DepthTopicOption,
@@ -61,6 +62,9 @@ PairFeaturesOption = Annotated[
         "stored:.sift-2000.hdf5 or stored:.desc.h5 (LIFT).",
     ),
 ]
+PairsArgument = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Folder with pairs.txt and images/.")
+]
 PairOutOption = Annotated[
     Path | None,
     typer.Option(
@@ -91,7 +95,7 @@ def register(app: typer.Typer) -> None:
 
 
 def pairs(
-    folder: Annotated[Path, typer.Argument(help="Folder with pairs.txt and images/.")],
+    folder: PairsArgument,
     method: PairMethodsOption = None,
     keypoints: KeypointsOption = 2000,
     features: PairFeaturesOption = "sift",
@@ -114,11 +118,11 @@ def pairs(
     """
     from lgc_ros.estimation.methods import DEFAULT_METHODS
     from lgc_ros.estimation.two_view import RelativePoseSolver, estimator_options
-    from lgc_ros.evaluation.pair_metrics import summarize
     from lgc_ros.evaluation.pair_runner import (
         earlier_pair_results,
         evaluate_pairs,
         feature_kind,
+        summarize_pairs,
         write_pair_results,
     )
     from lgc_ros.runtime.result_folders import result_folder
@@ -141,17 +145,8 @@ def pairs(
                 skip_bad=skip_bad,
                 progress=lambda done, total: update(completed=done, total=total),
             )
-        results = {
-            "dataset": folder.resolve().name,
-            "features": features,
-            "keypoints": keypoints,
-            "methods": {name: summarize(rows) for name, rows in done.scores.items()},
-        }
-        stdout.print(  # before a full disk can prevent it
-            tables.pair_accuracy(results),
-            tables.pair_intervals(results),
-            tables.pair_times(results),
-        )
+        results = summarize_pairs(folder, features, keypoints, done)
+        stdout.print(*tables.pairs(results))  # before a full disk can prevent it
         if json_file:
             write_json(json_file, results)
         if out:
@@ -163,9 +158,15 @@ def pairs(
 
 def trajectory(
     estimate: Annotated[
-        Path, typer.Argument(help="Estimated trajectory: TUM or KITTI file, or BAG:/TOPIC.")
+        Path,
+        typer.Argument(
+            metavar="EST", help="Estimated trajectory: TUM or KITTI file, or BAG:/TOPIC."
+        ),
     ],
-    truth: Annotated[Path, typer.Argument(help="Ground truth: TUM or KITTI file, or BAG:/TOPIC.")],
+    truth: Annotated[
+        Path,
+        typer.Argument(metavar="GT", help="Ground truth: TUM or KITTI file, or BAG:/TOPIC."),
+    ],
     align: AlignOption = "sim3",
     skip_held: SkipHeldOption = False,
     plot: ErrorPlotOption = None,
@@ -217,7 +218,7 @@ def trajectory(
 
 
 def bag(
-    bag: Annotated[Path, typer.Argument(help="rosbag2 folder, .mcap or .db3 file.")],
+    bag: BagArgument,
     image_topic: ImageTopicOption = None,
     camera_info_topic: InfoTopicOption = None,
     gt: GroundTruthOption = None,

@@ -59,8 +59,8 @@ def register(app: typer.Typer) -> None:
 
 
 def match(
-    image0: Annotated[Path, typer.Argument(help="First image.")],
-    image1: Annotated[Path, typer.Argument(help="Second image.")],
+    image0: Annotated[Path, typer.Argument(metavar="IMAGE0", help="First image.")],
+    image1: Annotated[Path, typer.Argument(metavar="IMAGE1", help="Second image.")],
     camera: Annotated[
         str, typer.Option(metavar="CAM", help=f"Camera of the first image: {CAMERA_FORMS}")
     ],

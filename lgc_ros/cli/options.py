@@ -1,4 +1,4 @@
-"""Options shared by several commands."""
+"""Options and arguments shared by several commands."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ RUN_METHOD_HELP = (
 
 FEATURES_HELP = "sift, rootsift, orb, akaze, or a learned kind such as xfeat (--extractor-model)."
 
+BagArgument = Annotated[
+    Path, typer.Argument(metavar="BAG", help="rosbag2 folder, .mcap or .db3 file.")
+]
+NewBagArgument = Annotated[
+    Path, typer.Argument(metavar="OUT", help="New .mcap file, or new rosbag2 folder.")
+]
 FeaturesOption = Annotated[str, typer.Option(metavar="NAME", help=FEATURES_HELP)]
 RunFeaturesOption = Annotated[
     str | None,

@@ -24,6 +24,7 @@ from rich.progress import (
 
 from lgc_ros.cli import tables
 from lgc_ros.cli.errors import INTERRUPTED, explained_errors, stderr
+from lgc_ros.cli.options import BagArgument, NewBagArgument
 from lgc_ros.cli.output import echo_written, stdout
 from lgc_ros.errors import ConfigError
 
@@ -102,9 +103,7 @@ def odometry_node() -> int:
 
 
 def play(
-    bag: Annotated[
-        Path, typer.Argument(metavar="BAG", help="rosbag2 folder, .mcap or .db3 file.")
-    ],
+    bag: BagArgument,
     rate: Annotated[
         float, typer.Option(min=1e-3, metavar="X", help="Playback rate; 1 is real time.")
     ] = 1.0,
@@ -168,9 +167,7 @@ def _remapping(rule: str) -> tuple[str, str]:
 
 
 def record(
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="New .mcap file, or new rosbag2 folder.")
-    ],
+    out: NewBagArgument,
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="TOPIC", help="Topics to record.")
     ] = None,
@@ -189,12 +186,11 @@ def record(
         ),
     ] = None,
 ) -> None:
-    """Record topics to a bag until Ctrl-C, its normal end (exit code 0).
+    """Record topics to a bag until Ctrl-C.
 
-    kill -9 loses at most the last second. A full disk ends the recording, which
-    stays readable.
-
-    Prints `ready` once all named topics have connected publishers.
+    Prints `ready` once all named topics have connected publishers. Ctrl-C
+    finishes the bag (exit code 0). kill -9 loses at most the last second. A full
+    disk ends the recording, which stays readable.
     """
     from lgc_ros.ros.bags.recorder import RecordOptions
     from lgc_ros.ros.bags.recorder import record as record_topics

@@ -57,8 +57,9 @@ VIDEO, REPORT = "video.mp4", "report.html"
 SourceArgument = Annotated[
     str,
     typer.Argument(
+        metavar="SOURCE",
         help="KITTI, TUM or EuRoC sequence, image folder, 'FOLDER/*.png' (in quotes), video, "
-        "rosbag2, /dev/video0, URL, GStreamer pipeline, or synthetic:walk."
+        "rosbag2, /dev/video0, URL, GStreamer pipeline, or synthetic:walk.",
     ),
 ]
 VideoOption = Annotated[
@@ -100,9 +101,9 @@ def run(
     """Run visual odometry over a dataset, video, bag or image folder.
 
     Writes trajectory_tum.txt, trajectory_kitti.txt, states.csv, timing.csv,
-    trajectory.png, map.ply, config.yaml and metrics.json. With ground truth, also
-    reports errors.
-    Several methods get a folder each, comparison.json and comparison.png.
+    trajectory.png, map.ply, config.yaml and metrics.json, which has the errors if
+    ground truth is known. With several methods, writes a folder for each, and
+    compares them in comparison.json and comparison.png.
 
     Examples:
 

@@ -74,7 +74,12 @@ def trajectory_errors(errors: TrajectoryErrors) -> Table:
     return table
 
 
-def pair_accuracy(results: dict) -> Table:
+def pairs(results: dict) -> tuple[Table, ...]:
+    """Accuracy, its bootstrap intervals, and times of each method on image pairs."""
+    return _pair_accuracy(results), _pair_intervals(results), _pair_times(results)
+
+
+def _pair_accuracy(results: dict) -> Table:
     """mAP, AUC, precision and recall in %, the best mAP at 20 degrees in bold."""
     methods = results["methods"]
     pairs = next(iter(methods.values()))["pairs"]
@@ -89,7 +94,7 @@ def pair_accuracy(results: dict) -> Table:
     return table
 
 
-def pair_intervals(results: dict) -> Table:
+def _pair_intervals(results: dict) -> Table:
     """Bootstrap intervals of mAP and AUC in %."""
     headings = ("mAP5", "@10", "@20", "AUC5", "@10", "@20")
     table = number_table("95 % bootstrap intervals over the pairs, in %", "method", headings)
@@ -99,7 +104,7 @@ def pair_intervals(results: dict) -> Table:
     return table
 
 
-def pair_times(results: dict) -> Table:
+def _pair_times(results: dict) -> Table:
     """Milliseconds per pair by stage."""
     headings = ("features", "match", "filter", "estimate", "total")
     table = number_table("milliseconds per pair", "method", headings)

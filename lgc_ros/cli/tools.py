@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def synth(
-    folder: Annotated[Path, typer.Argument(help="Folder to write.")],
+    folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
     world: Annotated[str, typer.Option(metavar="NAME", help="room or street.")] = "room",
     trajectory: Annotated[
         str, typer.Option(metavar="NAME", help="walk, loop, rotation or standstill.")
@@ -83,7 +83,7 @@ def synth(
 
 
 def export(
-    path: Annotated[Path, typer.Argument(help="ONNX file to write.")],
+    path: Annotated[Path, typer.Argument(metavar="OUT", help="ONNX file to write.")],
     model: Annotated[
         str, typer.Option(metavar="NAME", help="Shipped model or .safetensors file.")
     ] = "sift",

@@ -63,15 +63,19 @@ def with_default_place(arguments: list[str]) -> list[str]:
 def view(
     results: Annotated[
         Path | None,
-        typer.Argument(help="Folder that `lgc run` wrote, or an .rrd file of --save-view."),
+        typer.Argument(
+            metavar="RESULTS", help="Folder that `lgc run` wrote, or an .rrd file of --save-view."
+        ),
     ] = None,
     node: Annotated[
         bool, typer.Option("--node", help="Show a running odometry node instead (needs ROS).")
     ] = False,
     name: Annotated[
-        str, typer.Option(metavar="NAME", help="--node: full name of the node.")
+        str, typer.Option(metavar="NAME", help="Full name of the node, with --node.")
     ] = "/lgc_odometry",
-    web: Annotated[bool, typer.Option("--web", help="In the browser, not in a window.")] = False,
+    web: Annotated[
+        bool, typer.Option("--web", help="Open in the browser instead of a window.")
+    ] = False,
     save: Annotated[
         Path | None,
         typer.Option("--save", metavar="FILE", help="Write an .rrd file instead of showing it."),
@@ -80,9 +84,9 @@ def view(
     """Look at a run, or at a running node, in the Rerun viewer.
 
     Shows images with landmarks, the trajectory and ground truth, status, counts
-    and timing, on a time line to scrub. Scores of landmarks and keyframes are only
-    in files of `lgc run --save-view`. Several methods are shown in one world,
-    aligned with the first.
+    and timing, on a time line to scrub. Keyframes and scores of landmarks are
+    only in files that `lgc run --save-view` wrote. Several methods are shown in
+    one world, aligned with the first.
 
     Examples:
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from lgc_ros.errors import DatasetError, LgcError
 from lgc_ros.estimation.two_view import RelativePoseSolver
-from lgc_ros.evaluation.pair_metrics import PairScore, score_result
+from lgc_ros.evaluation.pair_metrics import PairScore, score_result, summarize
 from lgc_ros.evaluation.pairs import Pair, read_pairs, turn_back
 from lgc_ros.features.base import Features, make_extractor
 from lgc_ros.features.stored import kind_of_file, read_features, stored_beside
@@ -144,6 +144,16 @@ def _matcher(
         return found, {"features": ms0 + ms1, **timer.ms}
 
     return correspondences_of
+
+
+def summarize_pairs(folder: Path, features: str, keypoints: int, results: PairResults) -> dict:
+    """The content of results.json: what was evaluated, and the scores of each method."""
+    return {
+        "dataset": folder.resolve().name,
+        "features": features,
+        "keypoints": keypoints,
+        "methods": {name: summarize(rows) for name, rows in results.scores.items()},
+    }
 
 
 def write_pair_results(folder: Path, summary: dict, results: PairResults) -> None:

@@ -69,7 +69,7 @@ class Run:
         ground: horizontal axes of the ground truth's world, such as "xy"; None if unknown.
         skipped: number of frames that could not be read.
         interrupted: whether the user stopped the run before the last frame.
-        cloud: landmarks in the world of the trajectory, coloured by the images.
+        cloud: landmarks in the world of the trajectory, colored by the images.
         recipe: further arguments needed to repeat the run, for config.yaml.
     """
 

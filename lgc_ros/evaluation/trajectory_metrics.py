@@ -184,7 +184,7 @@ def _rpe(metrics, ref, est, relation: str, pairs: list[tuple[int, int]]) -> floa
 
 
 def _kitti_drift(ref, est) -> tuple[float | None, float | None]:
-    """Mean drift in % and degrees per metre over sub-paths, as in the KITTI development kit."""
+    """Mean drift in % and degrees per meter over sub-paths, as in the KITTI development kit."""
     from evo.core import filters, lie_algebra
 
     distances, poses_ref, poses_est = ref.distances, ref.poses_se3, est.poses_se3

@@ -2,7 +2,7 @@
 
 Fast rotation blurs an image along the direction of motion. Keypoints are then two to three times
 less precise along the blur than across it. Assuming equal precision biases every estimated motion
-towards the direction of the blur, where depth can absorb the residuals.
+toward the direction of the blur, where depth can absorb the residuals.
 """
 
 from __future__ import annotations

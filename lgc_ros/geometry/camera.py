@@ -1,7 +1,7 @@
 """Camera models: pixels to undistorted normalized coordinates and back.
 
 Normalized coordinates are `(x/z, y/z)` in the camera frame (x right, y down, z forward); integer
-pixel coordinates are pixel centres, as in OpenCV. Raw images need the camera matrix K and the
+pixel coordinates are pixel centers, as in OpenCV. Raw images need the camera matrix K and the
 distortion D; rectified images need the projection matrix P and no distortion.
 """
 
@@ -108,7 +108,7 @@ class Camera:
         """Read a sensor_msgs/CameraInfo message, or any object with its attributes.
 
         K and P are those of the full-resolution image; the delivered image is cut to the region of
-        interest, then binned (REP-104). Binning merges whole pixels, so with integer pixel centres
+        interest, then binned (REP-104). Binning merges whole pixels, so with integer pixel centers
         a coordinate u becomes (u + 0.5) / binning - 0.5. `roi.do_rectify` is ignored: as in
         image_geometry, raw and rectified images have the same offset and size.
         """

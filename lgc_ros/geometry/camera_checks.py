@@ -6,8 +6,8 @@ import numpy as np
 
 from lgc_ros.geometry.camera import Camera
 
-# Distance of the principal point from the image centre, as a share of the image size.
-MAX_OFF_CENTRE = 0.25
+# Distance of the principal point from the image center, as a share of the image size.
+MAX_OFF_CENTER = 0.25
 # Horizontal field of view in degrees, from telephoto to wide angle.
 FIELD_OF_VIEW_DEG = (8.0, 140.0)
 MAX_FISHEYE_DEG = 220.0
@@ -30,7 +30,7 @@ def camera_warnings(camera: Camera) -> list[str]:
 def _principal_point(camera: Camera) -> list[str]:
     middle = (np.array(camera.size) - 1) / 2
     point = camera.K[:2, 2]
-    if np.all(abs(point - middle) <= MAX_OFF_CENTRE * np.array(camera.size)):
+    if np.all(abs(point - middle) <= MAX_OFF_CENTER * np.array(camera.size)):
         return []
     return [
         f"the principal point (cx {point[0]:.1f}, cy {point[1]:.1f}) is far from the center "

@@ -1,12 +1,12 @@
 """Cameras of public datasets, by name, with the values that the datasets publish.
 
 TUM RGB-D: Sturm et al., IROS 2012, cvg.cit.tum.de/data/datasets/rgbd-dataset/file_formats; the
-colour cameras. The images of freiburg3 are already undistorted.
+color cameras. The images of freiburg3 are already undistorted.
 
 EuRoC MAV: Burri et al., IJRR 2016; sensor.yaml of cam0 and cam1.
 
 KITTI odometry: Geiger et al., CVPR 2012, cvlibs.net/datasets/kitti; P0 of calib.txt, which
-rectified grey and colour images share.
+rectified gray and color images share.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Trajectory:
 
     Attributes:
         stamps_ns: (N,) int64.
-        T_wc: (N, 4, 4) poses camera to world, in metres or up to scale.
+        T_wc: (N, 4, 4) poses camera to world, in meters or up to scale.
         quaternions: (N, 4) unit quaternions wxyz as recorded, which `pose_at` interpolates; None
             to derive them from `T_wc`.
         timed: False if the poses come from a file without stamps; `stamps_ns` are then line
@@ -47,7 +47,7 @@ class Trajectory:
 
     @property
     def positions(self) -> np.ndarray:
-        """Camera centres (N, 3) in the world."""
+        """Camera centers (N, 3) in the world."""
         return self.T_wc[:, :3, 3]
 
     @property

@@ -52,9 +52,9 @@ IMAGE_ENCODINGS: dict[str, Encoding] = {
     "yuyv": Encoding("u1", 2, cv2.COLOR_YUV2BGR_YUY2),
 }
 DEPTH_ENCODINGS: dict[str, Encoding] = {
-    "16UC1": Encoding("u2", 1),  # millimetres (REP-118)
+    "16UC1": Encoding("u2", 1),  # millimeters (REP-118)
     "mono16": Encoding("u2", 1),
-    "32FC1": Encoding("f4", 1),  # metres
+    "32FC1": Encoding("f4", 1),  # meters
 }
 
 
@@ -95,7 +95,7 @@ def decode_image(
 def decode_depth(
     encoding: str, height: int, width: int, step: int, is_bigendian: bool, data: Any
 ) -> np.ndarray:
-    """Depth (H, W) float32 in metres of a sensor_msgs/Image; 0 where unknown."""
+    """Depth (H, W) float32 in meters of a sensor_msgs/Image; 0 where unknown."""
     if encoding not in DEPTH_ENCODINGS:
         raise ImageError(
             f"'{encoding}' is not a depth encoding: give a depth topic, encoded as one of "
@@ -166,7 +166,7 @@ def image_from_message(message: Any) -> np.ndarray:
 
 
 def depth_from_message(message: Any) -> np.ndarray:
-    """Depth (H, W) float32 in metres of a sensor_msgs Image, or any object with its attributes."""
+    """Depth (H, W) float32 in meters of a sensor_msgs Image, or any object with its attributes."""
     return decode_depth(*_raw(message))
 
 

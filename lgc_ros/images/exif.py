@@ -15,7 +15,7 @@ FOCAL_LENGTH_35MM = 0xA405
 IMAGE_WIDTH_PX = 0xA002
 SENSOR_PX_PER_UNIT = 0xA20E
 SENSOR_UNIT = 0xA210
-UNITS_MM = {2: 25.4, 3: 10.0}  # inch, centimetre
+UNITS_MM = {2: 25.4, 3: 10.0}  # inch, centimeter
 DIAGONAL_35MM = math.hypot(36.0, 24.0)
 
 

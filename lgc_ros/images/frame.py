@@ -20,10 +20,10 @@ class Frame:
     stamp_ns: int
     image: np.ndarray  # uint8, gray (H, W) or BGR (H, W, 3)
     camera: Camera | None = None
-    T_wc: np.ndarray | None = None  # (4, 4) ground truth, camera to world, metres
-    depth: np.ndarray | None = None  # (H, W) float32 metres, 0 = unknown
+    T_wc: np.ndarray | None = None  # (4, 4) ground truth, camera to world, meters
+    depth: np.ndarray | None = None  # (H, W) float32 meters, 0 = unknown
     name: str = ""
-    T_oc: np.ndarray | None = None  # (4, 4) camera pose from wheel odometry, metres
+    T_oc: np.ndarray | None = None  # (4, 4) camera pose from wheel odometry, meters
 
 
 def read_image(path: str | Path) -> np.ndarray:

@@ -24,6 +24,6 @@ def resized_camera(camera: Camera, width: int, height: int) -> Camera:
     """The camera of images resized to another number of pixels."""
     scale = np.array([width / camera.width, height / camera.height, 1.0])
     K = scale[:, None] * camera.K
-    # Integer coordinates are pixel centres; the image corner is the fixed point of the scaling.
+    # Integer coordinates are pixel centers; the image corner is the fixed point of the scaling.
     K[:2, 2] += (scale[:2] - 1) / 2
     return Camera.from_K(K, width, height, camera.D.tolist(), camera.model)

@@ -32,7 +32,7 @@ def serialized_stamp_ns(data: bytes) -> int:
 def nearest_stamp(stamps_ns: np.ndarray, target_ns: int, window_ns: int) -> int | None:
     """Index of the increasing stamp nearest to `target_ns`; None if none is within the window."""
     after = int(np.searchsorted(stamps_ns, target_ns))
-    neighbours = range(max(after - 1, 0), min(after + 1, len(stamps_ns)))
-    distances = {index: abs(int(stamps_ns[index]) - target_ns) for index in neighbours}
+    neighbors = range(max(after - 1, 0), min(after + 1, len(stamps_ns)))
+    distances = {index: abs(int(stamps_ns[index]) - target_ns) for index in neighbors}
     nearest = min(distances, key=lambda index: distances[index], default=None)
     return nearest if nearest is not None and distances[nearest] <= window_ns else None

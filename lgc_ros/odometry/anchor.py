@@ -90,7 +90,7 @@ def landmark_anchor(
     """Follow the landmarks that a keyframe shows, and those of others; None if they are too few.
 
     Args:
-        others: keyframes whose landmarks are followed, too, as far as the first shows them not.
+        others: keyframes whose landmarks are followed, too, except those the first one shows.
     """
     sources: list[Patches] = []
     seen: list[np.ndarray] = []

@@ -155,7 +155,7 @@ class StateReport:
         self._lost_after = lost_after
 
     def published(self, covariance_world: np.ndarray, T_wc: np.ndarray) -> np.ndarray:
-        """(6, 6) covariance to publish with a pose, from that of the step on its left."""
+        """(6, 6) covariance to publish with a pose, from that of the step on the left of T_wc."""
         scale = self._scale
         return covariance.published(
             covariance_world, T_wc[:3, 3], scale.sigma, scale.displacement, scale.held_sigma_m

@@ -1,7 +1,7 @@
 """Tracking by matching: keypoints of a view are matched to a keyframe, and landmarks locate it.
 
-This is the way across wide baselines: the two-view method, by default the learned filter, rejects
-the outliers.
+This bridges wide baselines: the two-view method, by default the learned filter, rejects the
+outliers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class KeyframeMatcher:
     def first_share(self) -> float:
         """Share of the matches that must agree with the first motion; unfiltered ones may be few.
 
-        Under strong blur, most matches are wrong, and so is the motion that some agree on.
+        Under strong blur most matches are outliers, and a motion that few agree on is wrong.
         """
         return FIRST_SHARE if self.solver.filter else 0.0
 

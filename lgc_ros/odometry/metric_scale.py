@@ -1,6 +1,6 @@
 """Metric scale applied to the map: when to ask the source, what to correct, what to hold back.
 
-Until `odom` or `depth` has measured the scale, positions mean nothing in metres. They are held at
+Until `odom` or `depth` has measured the scale, positions mean nothing in meters. They are held at
 the origin for `scale.wait_s` seconds of motion; the first measurement then scales the whole map
 about the origin. Later corrections scale it about the current camera, so that nothing jumps.
 """

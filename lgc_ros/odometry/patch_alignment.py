@@ -25,7 +25,7 @@ CONVERGED_PX = 0.02
 MAX_SHIFT_PX = 2 * HALF
 # Smallest correlation of an aligned patch with its template, after gain and offset.
 MIN_CORRELATION = 0.7
-# Smallest mean squared gradient across any direction, in grey levels per pixel: no texture below.
+# Smallest mean squared gradient across any direction, in gray levels per pixel: no texture below.
 MIN_GRADIENT = 2.0
 
 
@@ -51,7 +51,6 @@ def align_patches(
     guesses: np.ndarray,
     warps: np.ndarray,
     coarsest: int,
-    finest: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find patches of the template in an image.
 
@@ -60,8 +59,8 @@ def align_patches(
         points: (N, 2) centers of the patches in the template, pixels.
         guesses: (N, 2) where they may be in the image, pixels; NaN if unknown.
         warps: (N, 2, 2) maps offsets in the template to offsets in the image.
-        coarsest, finest: pyramid levels to begin and to end with. The search reaches about
-            HALF times 2^coarsest pixels.
+        coarsest: pyramid level to begin with. The search reaches about HALF times 2^coarsest
+            pixels.
 
     Returns:
         (N, 2) pixels, and a mask (N,) of the patches that were found there.
@@ -71,7 +70,7 @@ def align_patches(
     inverses = np.linalg.inv(warps)
     points = np.ascontiguousarray(points, np.float64)
     top = min(coarsest, len(template) - 1, len(image) - 1)
-    for level in range(top, min(finest, top) - 1, -1):
+    for level in range(top, -1, -1):
         _align_level(template[level], image[level], points, inverses, positions, found, level)
     return positions, found
 

@@ -1,8 +1,9 @@
 """Profiles: odometry settings by name or file, with overrides.
 
 A profile is a YAML mapping of `OdometryOptions`; missing settings have the values of `default`.
-With `base: NAME` it extends another profile instead. The config.yaml that a run writes is also a
-profile: its settings are in the section `odometry`.
+With `base: NAME` it extends another profile instead. Relative paths are relative to the folder of
+the profile. The config.yaml that a run writes is also a profile: its settings are in the section
+`odometry`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ PROFILES = ("default", "fast", "accurate")
 BASE = "base"
 RUN_SECTION = "odometry"
 SECTIONS = {"scale": ScaleOptions}
+# Settings that may name a file, and how such a value ends: `model` may also be a shipped name.
+FILES = {"extractor_model": "", "model": ".safetensors"}
 # Scale sources that need a number: its setting, and its placeholder in messages.
 SCALE_NUMBERS = {
     "constant_speed": ("speed_mps", "MPS"),
@@ -84,8 +87,8 @@ def parse_scale(text: str, known: Collection[str] = ()) -> dict[str, Any]:
 
 
 def dump_profile(options: OdometryOptions) -> dict[str, Any]:
-    """All settings as a mapping that `load_profile` reads."""
-    return asdict(options)
+    """All settings as a mapping that `load_profile` reads from a file in any folder."""
+    return _with_absolute_paths(asdict(options), Path.cwd())
 
 
 def _settings(profile: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
@@ -101,12 +104,23 @@ def _settings(profile: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
     content = {} if content is None else content
     if not isinstance(content, dict):
         raise ConfigError(f"the profile {path} has no settings: write 'key: value' lines")
+    content = _with_absolute_paths(content, path.parent)
     base = content.pop(BASE, None)
     if base is None:
         return content
     if base not in PROFILES:
         base = path.parent / str(base)
     return _merged(_settings(base, (*seen, str(path))), content)
+
+
+def _with_absolute_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Settings in which relative paths of files, counted from `folder`, are absolute."""
+    absolute = dict(settings)
+    for key, ending in FILES.items():
+        value = settings.get(key)
+        if value and isinstance(value, str) and value.endswith(ending):
+            absolute[key] = str(folder / value)
+    return absolute
 
 
 def _path(profile: str | Path) -> Path:

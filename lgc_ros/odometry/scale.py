@@ -3,12 +3,12 @@
 | source           | needs                                            | gives                    |
 |------------------|--------------------------------------------------|--------------------------|
 | `none`           | nothing                                          | unit: the first baseline |
-| `constant_speed` | `speed_mps`, a robot that keeps that speed       | metres, as good as that  |
-| `odom`           | wheel odometry around the stamps of the frames   | metres, as the wheels    |
-| `depth`          | depth images aligned with the colour images      | metres, best             |
-| `camera_height`  | fixed `camera_height_m` over flat ground, pitch  | metres if ground shows   |
+| `constant_speed` | `speed_mps`, a robot that keeps that speed       | meters, as good as that  |
+| `odom`           | wheel odometry around the stamps of the frames   | meters, as the wheels    |
+| `depth`          | depth images aligned with the color images       | meters, best             |
+| `camera_height`  | fixed `camera_height_m` over flat ground, pitch  | meters if ground shows   |
 
-At each keyframe the source measures how many metres one unit of the map is. The median over the
+At each keyframe the source measures how many meters one unit of the map is. The median over the
 latest keyframes corrects the map, so that single outliers have no effect.
 """
 
@@ -33,7 +33,7 @@ MIN_GROUND_POINTS = 12
 GROUND_BELOW_DEG = (4.0, 60.0)
 # Motion steeper than this is not along the ground.
 MAX_CLIMB_DEG = 30.0
-# Half width of the neighbourhood, relative to the height, in which ground points are counted.
+# Half width of the neighborhood, relative to the height, in which ground points are counted.
 GROUND_BAND = 0.06
 # The ground holds at least this share of the points of the most populated height.
 GROUND_SUPPORT = 0.5
@@ -155,7 +155,7 @@ def _camera_height(evidence: ScaleEvidence, options: ScaleOptions) -> float | No
     dense = support >= max(MIN_GROUND_POINTS, GROUND_SUPPORT * support.max())
     if not dense.any():
         return None
-    # Kerbs, grass and cars have many landmarks, too, but above the ground.
+    # Curbs, grass and cars have many landmarks, too, but above the ground.
     lowest = np.flatnonzero(dense)[-1]
     ground = np.median(height[first[lowest] : last[lowest]])
     assert options.camera_height_m is not None  # ScaleOptions requires it for this source
@@ -166,7 +166,7 @@ def _down(motion_cam: np.ndarray, pitch_deg: float) -> np.ndarray | None:
     """Normal of the ground in the camera frame; None if the camera climbs.
 
     A camera at a fixed height moves parallel to the ground, which gives the pitch more precisely
-    than its mounting: one degree is a tenth of the height ten metres ahead.
+    than its mounting: one degree is a tenth of the height ten meters ahead.
     """
     pitch = np.radians(pitch_deg)
     down = np.array([0.0, np.cos(pitch), np.sin(pitch)])
@@ -180,8 +180,8 @@ def _down(motion_cam: np.ndarray, pitch_deg: float) -> np.ndarray | None:
     return level / np.linalg.norm(level)
 
 
-def _ratio(metres: float, units: float) -> float | None:
-    return float(metres / units) if metres > 0 and units > 1e-9 else None
+def _ratio(meters: float, units: float) -> float | None:
+    return float(meters / units) if meters > 0 and units > 1e-9 else None
 
 
 NEEDS = {

@@ -35,7 +35,8 @@ class OdometryState:
         keyframe: whether the frame became a keyframe.
         tracking: how the frame was tracked: `flow` (optical flow) or `match` (keypoints).
         relative: two-view result of the frame against its keyframe; None if nothing was matched.
-        relative_stamp_ns: stamp of that keyframe.
+        relative_stamp_ns: stamp of that keyframe, which gives `relative` its meaning: as an edge
+            of a pose graph, or against ground truth.
         points_cam: (N, 3) landmarks the pose rests on, in the camera frame.
         points_px: (N, 2) their keypoints in the image.
         scores: (N,) of their matches, in [0, 1].

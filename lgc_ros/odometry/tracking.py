@@ -1,7 +1,7 @@
 """What tracking finds: a view matched to a keyframe, and its pose from the landmarks seen there.
 
-Two ways lead there: matching keypoints (keyframe_matching.py) and following points of the keyframe
-by optical flow (flow_tracking.py).
+Two modules find it: keyframe_matching.py matches keypoints, flow_tracking.py follows points of the
+keyframe by optical flow.
 """
 
 from __future__ import annotations

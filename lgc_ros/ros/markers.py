@@ -19,11 +19,11 @@ REJECTED = ColorRGBA(r=0.86, g=0.16, b=0.16, a=0.5)
 KEYFRAME = ColorRGBA(r=0.2, g=0.5, b=1.0, a=0.9)
 # Markers expire if they are not updated; this allows for a slow machine.
 LIFETIME = Duration(sec=3)
-# Sizes are relative to the median depth, because without a scale source there are no metres.
+# Sizes are relative to the median depth, because without a scale source there are no meters.
 POINT_SIZE, LINE_WIDTH, KEYFRAME_SIZE = 0.008, 0.002, 0.05
 # Rejected matches have no depth: a segment of their ray near the median depth is shown.
 RAY = (0.9, 1.0)
-# Corners of a unit camera frustum with its centre (last), and the edges between them.
+# Corners of a unit camera frustum with its center (last), and the edges between them.
 CORNERS = np.array([[-1, -0.75, 1], [1, -0.75, 1], [1, 0.75, 1], [-1, 0.75, 1], [0, 0, 0]])
 EDGES = np.array([(0, 1), (1, 2), (2, 3), (3, 0), (0, 4), (1, 4), (2, 4), (3, 4)]).ravel()
 

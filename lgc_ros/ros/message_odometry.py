@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.ros.synchronizer import JUMP_BACK_NS
+from lgc_ros.runtime.stage_timer import StageTimer
 
 # Calibrations that differ by less than this, in pixels, are the same: some drivers recompute them
 # for each image. Keypoints are at least ten times less precise.
@@ -61,9 +61,10 @@ class PendingImage:
 
     @cached_property
     def _features(self) -> Features:
-        image, start = self.image, perf_counter()
+        image, timer = self.image, StageTimer()
         features = self.extract(image)
-        self.ms = 1e3 * (perf_counter() - start)
+        timer.lap("features")
+        self.ms = timer.ms["features"]
         return features
 
 

@@ -117,11 +117,11 @@ class NodeViewer:
             if marker.ns == REJECTED_NAMESPACE:
                 continue  # thousands of opaque lines would hide the map; the image shows them
             points = np.array([(p.x, p.y, p.z) for p in marker.points]).reshape(-1, 3)
-            colours = [_rgb(colour) for colour in marker.colors] or _rgb(marker.color)
+            colors = [_rgb(color) for color in marker.colors] or _rgb(marker.color)
             shape = (
-                self._rr.Points3D(points, colors=colours, radii=self._rr.Radius.ui_points(2.5))
+                self._rr.Points3D(points, colors=colors, radii=self._rr.Radius.ui_points(2.5))
                 if marker.type == Marker.POINTS
-                else self._rr.LineStrips3D(points.reshape(-1, 2, 3), colors=colours)
+                else self._rr.LineStrips3D(points.reshape(-1, 2, 3), colors=colors)
             )
             self._recording.log(f"{CAMERA}/{marker.ns}", shape)
 
@@ -181,5 +181,5 @@ class NodeViewer:
         log_numbers(self._recording, "timing", times)
 
 
-def _rgb(colour) -> tuple[float, float, float]:
-    return colour.r, colour.g, colour.b
+def _rgb(color) -> tuple[float, float, float]:
+    return color.r, color.g, color.b

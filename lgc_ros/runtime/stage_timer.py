@@ -16,12 +16,8 @@ class StageTimer:
         self.ms: dict[str, float] = {}
         self._last_lap_s = time.perf_counter()
 
-    def lap(self, stage: str, part_ms: float | None = None) -> None:
-        """Assign the time since the last lap to a stage, or only `part_ms` of it.
-
-        What `part_ms` leaves goes to the stage of the next lap.
-        """
+    def lap(self, stage: str) -> None:
+        """Assign the time since the last lap to a stage."""
         now_s = time.perf_counter()
-        elapsed_ms = 1e3 * (now_s - self._last_lap_s) if part_ms is None else part_ms
-        self._last_lap_s += elapsed_ms * 1e-3
-        self.ms[stage] = self.ms.get(stage, 0.0) + elapsed_ms
+        self.ms[stage] = self.ms.get(stage, 0.0) + 1e3 * (now_s - self._last_lap_s)
+        self._last_lap_s = now_s

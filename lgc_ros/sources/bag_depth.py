@@ -53,7 +53,7 @@ def pair_with_depth(
 
 
 def read_depth(reader: AnyReader, message: Message, image_name: str) -> np.ndarray | None:
-    """Depth (H, W) in metres; None if it is damaged, because the image is usable without it."""
+    """Depth (H, W) in meters; None if it is damaged, because the image is usable without it."""
     connection, _, data = message
     try:
         return depth_from_message(reader.deserialize(data, connection.msgtype))

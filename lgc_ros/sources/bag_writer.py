@@ -45,7 +45,7 @@ def write_bag(
     A path that ends in .mcap becomes a single file, any other a folder. Images go to
     /camera/image_raw, or with a `compression` (jpeg, png) to /camera/image_raw/compressed; the
     camera to /camera/camera_info; poses of the camera's optical frame in the world to
-    /ground_truth; with `depth`, known depth in metres (32FC1, NaN where unknown) to
+    /ground_truth; with `depth`, known depth in meters (32FC1, NaN where unknown) to
     /camera/depth/image_raw. The recording time of a message is its stamp.
     """
     try:

@@ -106,7 +106,7 @@ def _from_exif(image: SampleImage) -> Camera:
 
 
 def _guessed(focal_px: float, size: tuple[int, int], origin: str) -> Camera:
-    """A pinhole camera without distortion whose principal point is the centre of the image."""
+    """A pinhole camera without distortion whose principal point is the center of the image."""
     log.warning(
         "the camera is a GUESS: focal length %.0f px (%s), center as principal point, no lens "
         "distortion. Trajectories bend and angles are off by as much as the guess is. Calibrate "

@@ -28,7 +28,7 @@ class SyntheticSource:
     `world` to reuse it; `seed` then only selects the path through it. Degradations of a real
     camera, all off by default:
 
-    noise       standard deviation at mid-grey in grey levels (photon noise: less in the dark)
+    noise       standard deviation at mid-gray in gray levels (photon noise: less in the dark)
     blur        exposure time as a fraction of the frame interval; the stamp is its middle
     defocus_px  standard deviation of a Gaussian blur
     exposure    relative amplitude of a slow gain drift

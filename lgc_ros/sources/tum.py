@@ -83,7 +83,7 @@ def read_file_list(path: Path) -> list[tuple[int, str]]:
 
 
 def _read_depth(path: Path) -> np.ndarray | None:
-    """Depth (H, W) in metres; None if it is damaged, because the frame is usable without it."""
+    """Depth (H, W) in meters; None if it is damaged, because the frame is usable without it."""
     try:
         depth = decode_unchanged(path.read_bytes())
     except (OSError, ImageError):

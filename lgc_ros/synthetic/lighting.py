@@ -44,7 +44,7 @@ def _texture(quad: Quad, light: np.ndarray | None) -> np.ndarray:
 
 
 def _grid(quad: Quad, points_per_m: float) -> tuple[tuple[int, int], np.ndarray]:
-    """Cell centres on a quad: shape (rows, columns) and world points (rows * columns, 3)."""
+    """Cell centers on a quad: shape (rows, columns) and world points (rows * columns, 3)."""
     edges = quad.edge_v, quad.edge_u
     rows, columns = (max(int(np.linalg.norm(e) * points_per_m), 2) for e in edges)
     v, u = ((np.arange(n) + 0.5)[:, None] / n for n in (rows, columns))
@@ -75,14 +75,14 @@ def _irradiance(scene: Scene, points, normals, rng) -> np.ndarray:
 def _openness(scene: Scene, start, normals, rng) -> np.ndarray:
     """Ambient occlusion: the unobstructed share of the surroundings of each point, in [0, 1]."""
     half = (scene.size / 2).astype(np.float32)
-    centre = np.array([0, 0, half[2]], np.float32)
+    center = np.array([0, 0, half[2]], np.float32)
     total = np.zeros(len(start), np.float32)
     for _ in range(SKY_SAMPLES):
         ray = rng.standard_normal(start.shape, np.float32)
         ray = normals + ray / np.linalg.norm(ray, axis=1, keepdims=True)  # cosine weighted
         ray /= np.linalg.norm(ray, axis=1, keepdims=True) + 1e-6
         with np.errstate(divide="ignore", invalid="ignore"):
-            to_hull = (np.sign(ray) * half - (start - centre)) / ray
+            to_hull = (np.sign(ray) * half - (start - center)) / ray
         reach = np.fmin.reduce(np.maximum(to_hull, 0), axis=1).clip(0, REACH_M)
         total += _first_hit(scene.solids, start, ray, reach) / REACH_M
     return total / SKY_SAMPLES
@@ -94,14 +94,14 @@ def _first_hit(solids: list[Solid], start, ray, reach) -> np.ndarray:
     for solid in solids:
         half = solid.half.astype(np.float32)
         radius = np.linalg.norm(half)
-        to_centre = solid.centre.astype(np.float32) - start
-        along = _dot(to_centre, ray)
-        off_axis = _dot(to_centre, to_centre) - along**2
+        to_center = solid.center.astype(np.float32) - start
+        along = _dot(to_center, ray)
+        off_axis = _dot(to_center, to_center) - along**2
         close = (off_axis < radius**2) & (along > -radius) & (along < nearest + radius)
         some = np.flatnonzero(close)
         if not len(some):
             continue
-        p, d = solid.to_local(-to_centre[some]), solid.to_local(ray[some])
+        p, d = solid.to_local(-to_center[some]), solid.to_local(ray[some])
         with np.errstate(divide="ignore", invalid="ignore"):
             a, b = (-half - p) / d, (half - p) / d
         enter, leave = np.minimum(a, b).max(1), np.maximum(a, b).min(1)

@@ -57,7 +57,7 @@ def loop(motion: HandheldMotion, time_s: float) -> np.ndarray:
 
 
 def rotation(motion: HandheldMotion, time_s: float) -> np.ndarray:
-    """Pure rotation at 25 degrees per second about a fixed camera centre."""
+    """Pure rotation at 25 degrees per second about a fixed camera center."""
     (x, y), heading = motion.along(0.0)
     yaw = heading + motion.direction * np.radians(25) * time_s
     pitch = motion.pitch + 0.09 * motion.sway(time_s, 4.3, 0)

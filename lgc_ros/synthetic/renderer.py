@@ -37,7 +37,7 @@ class Rays:
 
     @classmethod
     def of(cls, camera: Camera) -> Rays:
-        """The rays of a camera's pixel centres."""
+        """The rays of a camera's pixel centers."""
         width, height = camera.size
         straight = camera.model != "equidistant" and not camera.D.any() and camera.K[0, 1] == 0
         if straight:
@@ -104,7 +104,7 @@ class Renderer:
         self.atlas = Atlas(textures)
 
     def render(self, rays: Rays, T_cw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """BGR uint8 image and float32 depth z in metres (0 where no surface is visible)."""
+        """BGR uint8 image and float32 depth z in meters (0 where no surface is visible)."""
         M = T_cw[:3, :3] @ self.frames
         M[:, :, 2] += T_cw[:3, 3]
         front = np.flatnonzero(np.linalg.det(M) > 1e-9)
@@ -142,19 +142,19 @@ class Renderer:
         return owner, nearest
 
     def _shade(self, owner, x, y, G, focal) -> np.ndarray:
-        """Filtered texture colour of quad `owner` (H, W) at normalized x, y (H, W)."""
+        """Filtered texture color of quad `owner` (H, W) at normalized x, y (H, W)."""
         table = np.column_stack([G.reshape(-1, 9), self.atlas.sizes, self.atlas.corners]).T.copy()
-        colour = np.empty((*owner.shape, 3), np.uint8)
+        color = np.empty((*owner.shape, 3), np.uint8)
         step = max(STRIP // owner.shape[1], 1)
         for start in range(0, len(owner), step):
             rows = slice(start, start + step)
             quad = np.maximum(owner[rows], 0).astype(np.intp)
             values = [np.take(row, quad) for row in table]
-            colour[rows] = self._sample(values, x[rows], y[rows], focal)
-        return colour
+            color[rows] = self._sample(values, x[rows], y[rows], focal)
+        return color
 
     def _sample(self, values, x, y, focal) -> np.ndarray:
-        """Filtered texture colour, given the rows of G, texture size and corner per sample."""
+        """Filtered texture color, given the rows of G, texture size and corner per sample."""
         *g, width, height, left, top = values
         z = 1 / np.maximum(g[6] * x + g[7] * y + g[8], 1e-6)
         u = (g[0] * x + g[1] * y + g[2]) * z
@@ -173,7 +173,7 @@ class Renderer:
         total = np.zeros((*x.shape, 3), np.float32)
         for tap in range(TAPS):
             # The taps straddle the pixel; rounding the level differently in each also blends
-            # neighbouring mip levels, so no line shows where the level changes.
+            # neighboring mip levels, so no line shows where the level changes.
             fraction = (tap + 0.5) / TAPS
             n = np.clip(level + fraction, 0, LEVELS - 1).astype(np.intp)
             shrink, inset, offset_s, offset_t = (np.take(row, n) for row in self.atlas.levels)

@@ -12,7 +12,7 @@ from lgc_ros.synthetic.renderer import ALIGN
 from lgc_ros.synthetic.scene import Lamp, Place, Scene, sides
 
 DEPTH_M = 0.62  # maximum depth of furniture along the walls
-MARGIN_M = 0.55  # between furniture and the centre line of the aisle
+MARGIN_M = 0.55  # between furniture and the center line of the aisle
 
 
 def build_room(rng: np.random.Generator, brush: Brush) -> Scene:
@@ -212,7 +212,7 @@ def lockers(spot: Place, brush: Brush, width, height, series) -> None:
     """A row of identical tall lockers, each with the same sticker."""
     rng = spot.scene.rng
     count = max(int(width / 0.4), 1)
-    steel = paint.plaster(brush, brush.colour(0.35, 0.7, 0.6))
+    steel = paint.plaster(brush, brush.color(0.35, 0.7, 0.6))
     sticker = paint.poster(brush.finer(1.5))(0.16, 0.16)
     front, tall = paint.drawers(brush)(0.38, 1.8), rng.uniform(1.7, 1.95)
     for k in range(count):

@@ -31,9 +31,9 @@ class Quad:
 
 @dataclass(frozen=True, eq=False)
 class Solid:
-    """An upright box (centre, half extents, yaw in radians) that casts shadows."""
+    """An upright box (center, half extents, yaw in radians) that casts shadows."""
 
-    centre: np.ndarray
+    center: np.ndarray
     half: np.ndarray
     yaw: float
 
@@ -44,8 +44,8 @@ class Solid:
         return np.stack([c * x + s * y, c * y - s * x, z], -1).astype(vectors.dtype, copy=False)
 
     def distance(self, points: np.ndarray) -> np.ndarray:
-        """Distance in metres of world points (N, 3) to the box, 0 inside."""
-        outside = np.abs(self.to_local(points - self.centre)) - self.half
+        """Distance in meters of world points (N, 3) to the box, 0 inside."""
+        outside = np.abs(self.to_local(points - self.center)) - self.half
         return np.linalg.norm(np.maximum(outside, 0.0), axis=-1)
 
 
@@ -79,7 +79,7 @@ class Scene:
     lamps: list[Lamp] = field(default_factory=list)
 
     def clearance(self, points: np.ndarray) -> np.ndarray:
-        """Distance in metres of world points (N, 3) to the nearest surface; negative outside."""
+        """Distance in meters of world points (N, 3) to the nearest surface; negative outside."""
         half = self.size / 2
         nearest = (half - np.abs(points - [0, 0, half[2]])).min(axis=-1)
         for solid in self.solids:
@@ -144,8 +144,8 @@ class Place:
             quad = Quad(self.point(*corner), self.vector(*u), self.vector(*v), albedo, emissive)
             self.scene.quads.append(quad)
         if solid:
-            centre = self.point((x0 + x1) / 2, (y0 + y1) / 2, (z0 + z1) / 2)
-            self.scene.solids.append(Solid(centre, np.array([dx, dy, dz]) / 2, self.yaw))
+            center = self.point((x0 + x1) / 2, (y0 + y1) / 2, (z0 + z1) / 2)
+            self.scene.solids.append(Solid(center, np.array([dx, dy, dz]) / 2, self.yaw))
 
 
 def sides(scene: Scene, width: float, depth: float) -> list[tuple[Place, float]]:

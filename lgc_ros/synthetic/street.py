@@ -68,14 +68,14 @@ def _houses(row: Place, brush: Brush, length: float) -> None:
     while x < length - 0.1:
         width = rng.uniform(5.0, 9.0)
         width = length - x if length - x - width < 4 else width
-        storeys, step = int(rng.integers(2, 4)), rng.uniform(2.9, 3.4)
-        tall, y = storeys * step, rng.uniform(-0.4, 0.0)
+        stories, step = int(rng.integers(2, 4)), rng.uniform(2.9, 3.4)
+        tall, y = stories * step, rng.uniform(-0.4, 0.0)
         front = paint.facade(brush)
         stone, roof = paint.concrete(brush), paint.bricks(brush)
         row.box((x, y, 0), (x + width, 4.0, tall), stone, front=front, faces="flr")
         row.box((x, y + 0.3, tall), (x + width, 4.0, tall + 1.2), roof, faces="flr", solid=False)
-        for storey in range(1, storeys + 1):
-            z = storey * step
+        for story in range(1, stories + 1):
+            z = story * step
             row.box((x, y - 0.15, z - 0.12), (x + width, y, z + 0.06), stone, faces="flrtu")
         at = x + rng.uniform(0.3, width - 1.5)
         leaf = paint.door(brush.finer(1.5))
@@ -100,15 +100,15 @@ def _pavement(row: Place, brush: Brush, length: float) -> None:
 
 
 def _van(spot: Place, brush: Brush) -> None:
-    body = paint.plaster(brush, brush.colour(0.35, 0.9, 0.8))
+    body = paint.plaster(brush, brush.color(0.35, 0.9, 0.8))
     sign = paint.poster(brush)
-    tyre = paint.plaster(brush, np.full(3, 0.1, np.float32))
+    tire = paint.plaster(brush, np.full(3, 0.1, np.float32))
     glass = paint.plaster(brush, np.array((0.3, 0.25, 0.2), np.float32))
     spot.box((0, 0, 0.3), (3.2, 1.7, 2.0), body, front=sign)
     spot.box((3.2, 0, 0.3), (4.2, 1.7, 1.1), body)
     spot.box((3.2, 0.08, 1.1), (3.8, 1.62, 1.9), glass)
     for x in (0.4, 3.2):
-        spot.box((x, -0.02, 0), (x + 0.6, 1.72, 0.6), tyre, faces="flrb")
+        spot.box((x, -0.02, 0), (x + 0.6, 1.72, 0.6), tire, faces="flrb")
 
 
 def _kiosk(spot: Place, brush: Brush) -> None:
@@ -140,10 +140,10 @@ def _sun(scene: Scene) -> None:
     """A distant strong lamp, high enough to light the street."""
     rng = scene.rng
     azimuth, height = rng.uniform(0, 2 * np.pi), np.radians(rng.uniform(50, 70))
-    towards = np.array(
+    toward = np.array(
         [np.cos(azimuth) * np.cos(height), np.sin(azimuth) * np.cos(height), np.sin(height)]
     )
-    u = np.cross(towards, [0, 0, 1.0])
-    far, v = 120.0, np.cross(u, towards)
+    u = np.cross(toward, [0, 0, 1.0])
+    far, v = 120.0, np.cross(u, toward)
     power = np.array([0.8, 0.92, 1.0]) * far**2
-    scene.lamps.append(Lamp(far * towards - u - v, 2 * u, 2 * v, -towards, power))
+    scene.lamps.append(Lamp(far * toward - u - v, 2 * u, 2 * v, -toward, power))

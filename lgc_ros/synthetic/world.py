@@ -36,7 +36,7 @@ class World:
         self._rays: Rays | None = None
 
     def render(self, camera: Camera, T_wc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """BGR uint8 image and float32 depth z in metres (0 where no surface is visible)."""
+        """BGR uint8 image and float32 depth z in meters (0 where no surface is visible)."""
         if self._rays is None or camera is not self._camera:
             self._camera, self._rays = camera, Rays.of(camera)
         T_cw = np.eye(4)

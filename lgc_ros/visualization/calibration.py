@@ -8,11 +8,11 @@ import numpy as np
 
 from lgc_ros.calibration.intrinsics import Calibration
 from lgc_ros.visualization.figures import load_pyplot, save_figure
-from lgc_ros.visualization.paths import ESTIMATE_COLOUR
+from lgc_ros.visualization.paths import ESTIMATE_COLOR
 
-COLOURS = "viridis"
+COLORS = "viridis"
 ARROW_SHARE = 0.03  # length of the longest arrows, as a share of the image width
-PERCENTILE = 95  # of the residuals that axes and colours show in full
+PERCENTILE = 95  # of the residuals that axes and colors show in full
 
 
 def plot_calibration(path: Path, calibration: Calibration, title: str) -> None:
@@ -27,11 +27,11 @@ def plot_calibration(path: Path, calibration: Calibration, title: str) -> None:
     size_px = np.linalg.norm(residuals, axis=1)
     shown_px = float(np.percentile(size_px, PERCENTILE)) or 1.0
     _plot_image(image, calibration, residuals, size_px, shown_px)
-    scatter.scatter(*residuals.T, s=4, c=size_px, cmap=COLOURS, vmax=shown_px, linewidths=0)
+    scatter.scatter(*residuals.T, s=4, c=size_px, cmap=COLORS, vmax=shown_px, linewidths=0)
     limit = 1.6 * shown_px
     scatter.set(xlim=(-limit, limit), ylim=(limit, -limit), aspect="equal")
     scatter.set(xlabel="right (px)", ylabel="down (px)", title="detected minus predicted corner")
-    bars.bar(range(1, 1 + len(calibration.views)), calibration.view_rms_px, color=ESTIMATE_COLOUR)
+    bars.bar(range(1, 1 + len(calibration.views)), calibration.view_rms_px, color=ESTIMATE_COLOR)
     bars.axhline(calibration.rms_px, color="#444444", linestyle=":")
     bars.set(xlabel="view", ylabel="RMS (px)", title="error per view; dotted: all views")
     for axes in (scatter, bars):
@@ -51,7 +51,7 @@ def _plot_image(
         *corners.T,
         *(residuals * magnified).T,
         size_px,
-        cmap=COLOURS,
+        cmap=COLORS,
         clim=(0, shown_px),
         angles="xy",
         scale_units="xy",

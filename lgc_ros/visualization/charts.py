@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Colours by the CSS variable that replaces them in the page, so that charts follow its theme.
-COLOURS = {
+# Colors by the CSS variable that replaces them in the page, so that charts follow its theme.
+COLORS = {
     "accent": "#0b7fab",
     "truth": "#b9c4cf",
     "line": "#e2e7ec",
@@ -24,7 +24,7 @@ COLOURS = {
     "s2": "#f08c00",
     "card": "#ffffff",
 }
-ACCENT, TRUTH, LINE, MUTED, MARK, _ = COLOURS.values()
+ACCENT, TRUTH, LINE, MUTED, MARK, _ = COLORS.values()
 STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "lgc_ros",
@@ -106,13 +106,13 @@ def plot_histogram(values: Sequence[float], label: str, mark: float) -> str:
 
 
 def inline(svg: str) -> str:
-    """A chart to be placed into the page, with colours and fonts of the page."""
+    """A chart to be placed into the page, with colors and fonts of the page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns:xlink="[^"]*"| font-family: [^;"]*;', "", svg)
     svg = re.sub(r'<g id="[^"]*">', "<g>", svg)
-    for name, colour in COLOURS.items():
-        svg = svg.replace(colour, f"var(--{name})")
+    for name, color in COLORS.items():
+        svg = svg.replace(color, f"var(--{name})")
     return svg.replace("<svg", '<svg class="chart" role="img"', 1)
 
 

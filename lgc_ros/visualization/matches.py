@@ -76,16 +76,16 @@ def _draw_lines(
         dots: (M, 2) likewise.
     """
     overlay = canvas.copy()
-    for colour, matches, count in _colours(good):
+    for color, matches, count in _colors(good):
         for i in _evenly(matches, count):
-            cv2.line(overlay, _pixel(ends0[i]), _pixel(ends1[i]), colour, 1, cv2.LINE_AA, 4)
+            cv2.line(overlay, _pixel(ends0[i]), _pixel(ends1[i]), color, 1, cv2.LINE_AA, 4)
     for point in dots:
         cv2.circle(overlay, _pixel(point), 2 * 16, GREEN, -1, cv2.LINE_AA, 4)
     cv2.addWeighted(overlay, 0.6, canvas, 0.4, 0, dst=canvas)
 
 
-def _colours(good: np.ndarray) -> list[tuple[tuple[int, int, int], np.ndarray, int]]:
-    """Colour, matches and maximum number of lines, in the order in which they are drawn."""
+def _colors(good: np.ndarray) -> list[tuple[tuple[int, int, int], np.ndarray, int]]:
+    """Color, matches and maximum number of lines, in the order in which they are drawn."""
     return [
         (RED, np.flatnonzero(~good), MAX_OTHERS),
         (GREEN, np.flatnonzero(good), MAX_GOOD),
@@ -93,10 +93,10 @@ def _colours(good: np.ndarray) -> list[tuple[tuple[int, int, int], np.ndarray, i
 
 
 def _entries(good: np.ndarray, names: tuple[str, str]) -> list[tuple[tuple[int, int, int], str]]:
-    """Colours and texts of the legend, good matches first."""
+    """Colors and texts of the legend, good matches first."""
     return [
-        (colour, f"{len(matches)} {name}" + (f" ({count} lines)" if len(matches) > count else ""))
-        for (colour, matches, count), name in zip(_colours(good)[::-1], names, strict=True)
+        (color, f"{len(matches)} {name}" + (f" ({count} lines)" if len(matches) > count else ""))
+        for (color, matches, count), name in zip(_colors(good)[::-1], names, strict=True)
         if len(matches)
     ]
 
@@ -151,7 +151,7 @@ def _pixel(point: np.ndarray) -> tuple[int, int]:
     return int(x), int(y)
 
 
-def score_colours(scores: np.ndarray) -> np.ndarray:
+def score_colors(scores: np.ndarray) -> np.ndarray:
     """RGB (N, 3), from yellow (low score) to green (high score)."""
     scores = np.clip(np.asarray(scores, float), 0, 1)
     return np.column_stack(
@@ -164,7 +164,7 @@ def write_caption(
     caption: Sequence[str],
     legend: Sequence[tuple[tuple[int, int, int], str]] = (),
 ) -> None:
-    """Write white text, and a legend of coloured lines, on a darkened patch.
+    """Write white text, and a legend of colored lines, on a darkened patch.
 
     The text is as large as the width allows.
     """
@@ -187,9 +187,9 @@ def write_caption(
 
     for line, text in enumerate(caption, start=1):
         write(line, text, row // 2)
-    for line, (colour, text) in enumerate(legend, start=len(caption) + 1):
+    for line, (color, text) in enumerate(legend, start=len(caption) + 1):
         middle = row * line - round(0.3 * row)
-        cv2.line(canvas, (row // 2, middle), (2 * row, middle), colour, max(1, row // 10))
+        cv2.line(canvas, (row // 2, middle), (2 * row, middle), color, max(1, row // 10))
         write(line, text, round(2.4 * row))
 
 
@@ -234,16 +234,16 @@ def plot_accuracy(
     """Plot the share of pairs within an angular error, one curve per method."""
     plt = load_pyplot()
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    colours: dict[str, str] = {}
+    colors: dict[str, str] = {}
     for name, errors in errors_deg.items():
-        # With the ratio test, a method keeps its colour and is drawn dashed.
+        # With the ratio test, a method keeps its color and is drawn dashed.
         base = name.removesuffix("+ratio")
-        colour = colours.setdefault(base, f"C{len(colours)}")
+        color = colors.setdefault(base, f"C{len(colors)}")
         style = "-" if base == name else "--"
         width = 2.5 if name.startswith("cn") else 1.2
         x = np.concatenate([[0.0], np.sort(errors), [180.0]])
         y = np.concatenate([np.arange(len(errors) + 1), [len(errors)]]) / max(len(errors), 1)
-        axes.step(x, y, style, where="post", label=name, color=colour, linewidth=width)
+        axes.step(x, y, style, where="post", label=name, color=color, linewidth=width)
     axes.set(
         xlim=(0, limit_deg), ylim=(0, 1), xlabel="pose error (degrees)", ylabel="share of pairs"
     )

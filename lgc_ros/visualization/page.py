@@ -60,8 +60,8 @@ def _packed(cloud: PointCloud, path: np.ndarray) -> dict[str, str]:
         whole = np.round((points - middle) / size * 32000).astype("<i2")
         return base64.b64encode(whole.tobytes()).decode()
 
-    colours = base64.b64encode(cloud.colours.astype(np.uint8).tobytes()).decode()
-    return {"points": packed(cloud.points), "colours": colours, "path": packed(path)}
+    colors = base64.b64encode(cloud.colors.astype(np.uint8).tobytes()).decode()
+    return {"points": packed(cloud.points), "colors": colors, "path": packed(path)}
 
 
 def stage_bar(ms: Mapping[str, float]) -> str:

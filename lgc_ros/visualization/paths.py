@@ -12,16 +12,16 @@ from lgc_ros.geometry.trajectory import Trajectory
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ESTIMATE_COLOUR = "#0072b2"
-TRUTH_COLOUR = "#444444"
-# Distinguishable with red-green colour blindness (Okabe and Ito).
-LINE_COLOURS = (ESTIMATE_COLOUR, "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
+ESTIMATE_COLOR = "#0072b2"
+TRUTH_COLOR = "#444444"
+# Distinguishable with red-green color blindness (Okabe and Ito).
+LINE_COLORS = (ESTIMATE_COLOR, "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 # Between poses this many median intervals apart, others are missing.
 GAP_INTERVALS = 1.5
 
 
 class Line(NamedTuple):
-    """A trajectory with name, colour, style and width (points) of its line.
+    """A trajectory with name, color, style and width (points) of its line.
 
     Attributes:
         breaks: indices of the poses before which the line is interrupted.
@@ -30,7 +30,7 @@ class Line(NamedTuple):
     name: str
     trajectory: Trajectory
     breaks: np.ndarray
-    colour: str = ESTIMATE_COLOUR
+    color: str = ESTIMATE_COLOR
     style: str = "-"
     width: float = 1.6
 
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
     @property
     def isolated(self) -> np.ndarray:
-        """Indices of poses without neighbours, which a line alone would not show."""
+        """Indices of poses without neighbors, which a line alone would not show."""
         edges = np.concatenate([[0], self.breaks, [len(self.trajectory)]])
         return edges[:-1][np.diff(edges) == 1]
 
@@ -85,8 +85,8 @@ def plot_paths(axes: Axes, lines: list[Line], plane: str, unit: str) -> None:
     for line in lines:
         positions = line.trajectory.positions[:, columns]
         x, y = line.points(positions).T
-        axes.plot(x, y, line.style, label=line.name, color=line.colour, linewidth=line.width)
-        axes.plot(*positions[line.isolated].T, ".", color=line.colour, markersize=3)
+        axes.plot(x, y, line.style, label=line.name, color=line.color, linewidth=line.width)
+        axes.plot(*positions[line.isolated].T, ".", color=line.color, markersize=3)
     start = lines[0].trajectory.positions[0, columns]
     axes.plot(*start, "o", color="black", markersize=5, label="start")
     axes.set(xlabel=f"{plane[0]}{unit}", ylabel=f"{plane[1]}{unit}")

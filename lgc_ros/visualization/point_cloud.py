@@ -1,4 +1,4 @@
-"""The landmarks of a run as one coloured point cloud."""
+"""The landmarks of a run as one colored point cloud."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MAX_DEPTH_RATIO = 2.5
 # Without metric scale, cells are this share of the median depth.
 CELL_DEPTHS = 0.01
 MAX_POINTS = 50_000
-# Between keyframes, neighbouring frames show the same landmarks.
+# Between keyframes, neighboring frames show the same landmarks.
 EVERY = 5
 
 
 class PointCloud(NamedTuple):
-    """Points (N, 3) and their RGB colours (N, 3) uint8."""
+    """Points (N, 3) and their RGB colors (N, 3) uint8."""
 
     points: np.ndarray = np.empty((0, 3))
-    colours: np.ndarray = np.empty((0, 3), np.uint8)
+    colors: np.ndarray = np.empty((0, 3), np.uint8)
 
 
 class LandmarkCloud:
@@ -45,7 +45,7 @@ class LandmarkCloud:
         self._frames = 0
         self._depths: list[float] = []
         self._points = [np.empty((0, 3), np.float32)]
-        self._colours = [np.empty((0, 3), np.uint8)]
+        self._colors = [np.empty((0, 3), np.uint8)]
 
     def add(self, frame: Frame, state: OdometryState) -> None:
         """Add the landmarks of a tracked frame."""
@@ -64,19 +64,19 @@ class LandmarkCloud:
         world = state.points_cam[near] @ state.T_wc[:3, :3].T + state.T_wc[:3, 3]
         self._depths.append(float(np.median(z[near])))
         self._points.append(world.astype(np.float32))
-        self._colours.append(image[y, x, ::-1])
+        self._colors.append(image[y, x, ::-1])
 
     def result(self, max_points: int = MAX_POINTS) -> PointCloud:
         """One point per cell of 1 % of the median depth; none where only one was seen."""
         if not self._depths:
             return PointCloud()
         cell = CELL_DEPTHS * float(np.median(self._depths))
-        points, colours = np.concatenate(self._points), np.concatenate(self._colours)
-        return PointCloud(*_thinned(points, colours, max_points, cell))
+        points, colors = np.concatenate(self._points), np.concatenate(self._colors)
+        return PointCloud(*_thinned(points, colors, max_points, cell))
 
 
 def write_ply(path: Path, cloud: PointCloud, comment: str) -> None:
-    """Write a coloured point cloud in binary PLY."""
+    """Write a colored point cloud in binary PLY."""
     header = (
         f"ply\nformat binary_little_endian 1.0\ncomment {comment}\n"
         f"element vertex {len(cloud.points)}\n"
@@ -84,7 +84,7 @@ def write_ply(path: Path, cloud: PointCloud, comment: str) -> None:
         "property uchar red\nproperty uchar green\nproperty uchar blue\nend_header\n"
     )
     vertices = np.empty(len(cloud.points), [("xyz", "<f4", 3), ("rgb", "u1", 3)])
-    vertices["xyz"], vertices["rgb"] = cloud.points, cloud.colours
+    vertices["xyz"], vertices["rgb"] = cloud.points, cloud.colors
     write_file(path, header.encode() + vertices.tobytes())
 
 
@@ -97,10 +97,10 @@ def landmark_cloud(
     errors: TrajectoryErrors,
     max_points: int = 9000,
 ) -> PointCloud:
-    """The landmarks of a recording in the world of the ground truth, in metres.
+    """The landmarks of a recording in the world of the ground truth, in meters.
 
     The points of the markers `inliers` are in the camera frame. The aligned poses of `errors` map
-    them to the world, and the images of the bag give them colours. One point is kept per cell of
+    them to the world, and the images of the bag give them colors. One point is kept per cell of
     3 cm, and none where only one was seen.
     """
     poses = dict(zip(errors.aligned.stamps_ns.tolist(), errors.aligned.T_wc, strict=True))
@@ -109,7 +109,7 @@ def landmark_cloud(
         for marker_ns, points in _markers(recording, marker_topic).items()
         if marker_ns in poses and len(points)
     }
-    points, colours = [np.empty((0, 3))], [np.empty((0, 3), np.uint8)]
+    points, colors = [np.empty((0, 3))], [np.empty((0, 3), np.uint8)]
     with open_bag(bag, quiet=True) as reader:
         images = topic_connections(reader, bag, image_topic, IMAGE_TYPES)
         for connection, _, data in reader.messages(images):
@@ -122,11 +122,11 @@ def landmark_cloud(
             image = image_from_message(message)
             x, y = np.round(camera.project(cam)).astype(int).T
             inside = (x >= 0) & (x < camera.width) & (y >= 0) & (y < camera.height)
-            colours.append(image[y[inside], x[inside], ::-1])
+            colors.append(image[y[inside], x[inside], ::-1])
             T_wc = poses[image_ns]
             points.append(cam[inside] * errors.scale @ T_wc[:3, :3].T + T_wc[:3, 3])
     return PointCloud(
-        *_thinned(np.concatenate(points), np.concatenate(colours), max_points, CELL_M)
+        *_thinned(np.concatenate(points), np.concatenate(colors), max_points, CELL_M)
     )
 
 
@@ -145,7 +145,7 @@ def _markers(recording: Path, topic: str) -> dict[int, np.ndarray]:
 
 
 def _thinned(
-    points: np.ndarray, colours: np.ndarray, max_points: int, cell: float
+    points: np.ndarray, colors: np.ndarray, max_points: int, cell: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """One point per cell that was seen more than once, evenly selected."""
     cells = np.floor(points / cell).astype(np.int64)
@@ -153,4 +153,4 @@ def _thinned(
     kept = np.sort(first[counts > 1])
     if len(kept) > max_points:
         kept = kept[np.linspace(0, len(kept) - 1, max_points).round().astype(int)]
-    return points[kept], colours[kept]
+    return points[kept], colors[kept]

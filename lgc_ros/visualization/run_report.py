@@ -159,16 +159,16 @@ def _command(recipe: Mapping[str, Any], method: str) -> str:
 
 
 def _curve(run: Run, line: Line, start_ns: int) -> dict[str, str]:
-    """The position error over time, or the distance travelled without ground truth."""
+    """The position error over time, or the distance traveled without ground truth."""
     seconds = line.seconds(start_ns)
     if run.errors is not None:
         error_cm = line.points(100 * run.errors.position_m)
         chart = plot_line(seconds, error_cm, "time (s)", "error (cm)")
         return {"curve_title": "Position error", "curve": inline(chart)}
     steps = np.linalg.norm(np.diff(line.trajectory.positions, axis=0), axis=1)
-    travelled = line.points(np.append(0.0, np.cumsum(steps)))
-    chart = plot_line(seconds, travelled, "time (s)", "distance")
-    return {"curve_title": "Distance travelled", "curve": inline(chart)}
+    traveled = line.points(np.append(0.0, np.cumsum(steps)))
+    chart = plot_line(seconds, traveled, "time (s)", "distance")
+    return {"curve_title": "Distance traveled", "curve": inline(chart)}
 
 
 def _frames(
@@ -197,7 +197,7 @@ def _frames(
 def _fewer(cloud: PointCloud) -> PointCloud:
     count = len(cloud.points)
     kept = np.linspace(0, count - 1, min(count, MAX_POINTS)).round().astype(int)
-    return PointCloud(cloud.points[kept], cloud.colours[kept])
+    return PointCloud(cloud.points[kept], cloud.colors[kept])
 
 
 def _in_world_of(run: Run, cloud: PointCloud) -> PointCloud:
@@ -209,11 +209,11 @@ def _in_world_of(run: Run, cloud: PointCloud) -> PointCloud:
     T_own = own.T_wc[int(np.searchsorted(own.stamps_ns, aligned.stamps_ns[0]))]
     R = T_aligned[:3, :3] @ T_own[:3, :3].T
     points = run.errors.scale * (cloud.points - T_own[:3, 3]) @ R.T + T_aligned[:3, 3]
-    return PointCloud(points, cloud.colours)
+    return PointCloud(points, cloud.colors)
 
 
 def _upright(cloud: PointCloud, plane: str) -> PointCloud:
     """With z up; where the ground is xz, as of cameras, y points down."""
     if plane != "xz":
         return cloud
-    return PointCloud(cloud.points[:, [0, 2, 1]] * (1, 1, -1), cloud.colours)
+    return PointCloud(cloud.points[:, [0, 2, 1]] * (1, 1, -1), cloud.colors)

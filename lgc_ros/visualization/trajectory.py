@@ -13,8 +13,8 @@ from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.odometry.state import STATUSES, OdometryState
 from lgc_ros.visualization.figures import load_pyplot
 from lgc_ros.visualization.paths import (
-    LINE_COLOURS,
-    TRUTH_COLOUR,
+    LINE_COLORS,
+    TRUTH_COLOR,
     Line,
     missing_frames,
     plot_paths,
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from lgc_ros.evaluation.runner import Run
     from lgc_ros.evaluation.trajectory_metrics import TrajectoryErrors
 
-# Distinguishable with red-green colour blindness, from good to bad.
-STATUS_COLOURS = {
+# Distinguishable with red-green color blindness, from good to bad.
+STATUS_COLORS = {
     "ok": "#0072b2",
     "no_motion": "#56b4e9",
     "rotation_only": "#009e73",
@@ -49,7 +49,7 @@ def draw_run(
     ground: str | None = None,
     truth: Trajectory | None = None,
 ) -> Figure:
-    """Draw the top view, the position error (or the distance travelled) and the status over time.
+    """Draw the top view, the position error (or the distance traveled) and the status over time.
 
     Lines are interrupted where frames were not tracked. With errors, the top view is in the world
     of the ground truth, whose horizontal axes are `ground`; if these are unknown, in the plane of
@@ -67,22 +67,20 @@ def draw_run(
         plot_paths(top, [estimate], CAMERA_GROUND, "")
         top.set_title("top view: x right, z forward of the first camera", fontsize="small")
         steps = np.linalg.norm(np.diff(trajectory.positions, axis=0), axis=1)
-        travelled = estimate.points(np.append(0.0, np.cumsum(steps)))
-        middle.plot(estimate.seconds(stamps_ns[0]), travelled)
+        traveled = estimate.points(np.append(0.0, np.cumsum(steps)))
+        middle.plot(estimate.seconds(stamps_ns[0]), traveled)
         middle.set_ylabel("distance")
     else:
         every = errors.truth if truth is None else truth
-        true_line = _line("ground truth", every, stamps_ns)._replace(
-            colour=TRUTH_COLOUR, style="--"
-        )
+        true_line = _line("ground truth", every, stamps_ns)._replace(color=TRUTH_COLOR, style="--")
         estimate = _line("estimate", errors.aligned, stamps_ns)
         plane = ground or widest_plane(every.positions)
         plot_paths(top, [true_line, estimate], plane, " (m)")
         view = "top view" if ground else "plane of largest extent"
         top.set_title(f"{view}: {'-'.join(plane)} of the ground truth", fontsize="small")
         error_cm = estimate.points(100 * errors.position_m)
-        middle.plot(estimate.seconds(stamps_ns[0]), error_cm, color=STATUS_COLOURS["ok"])
-        middle.axhline(100 * errors.ate_rmse_m, color=TRUTH_COLOUR, linestyle=":")
+        middle.plot(estimate.seconds(stamps_ns[0]), error_cm, color=STATUS_COLORS["ok"])
+        middle.axhline(100 * errors.ate_rmse_m, color=TRUTH_COLOR, linestyle=":")
         middle.set_ylabel("position error (cm)")
         middle.set_ylim(bottom=0)
     middle.grid(alpha=0.3)
@@ -121,14 +119,14 @@ def draw_comparison(runs: Sequence[Run]) -> Figure:
         label = f"{run.options.method}, {100 * run.tracked_share:.0f} % tracked"
         if run.errors is not None:
             label += f", ATE {run.errors.ate_rmse_m:.3f} m"
-        colour = LINE_COLOURS[index % len(LINE_COLOURS)]
+        color = LINE_COLORS[index % len(LINE_COLORS)]
         # Where methods agree, the lines below show beside those above.
         width = 1.6 + 1.2 * (len(scored or runs) - 1 - index)
         line = _line(label, trajectory, stamps_ns)
-        lines.append(line._replace(colour=colour, width=width))
+        lines.append(line._replace(color=color, width=width))
         if run.errors is not None:
             error_cm = lines[-1].points(100 * run.errors.position_m)
-            axes[1, 0].plot(lines[-1].seconds(stamps_ns[0]), error_cm, color=colour)
+            axes[1, 0].plot(lines[-1].seconds(stamps_ns[0]), error_cm, color=color)
     if truth is None:
         plot_paths(top, lines, CAMERA_GROUND, "")
         first = runs[0].options.method
@@ -139,7 +137,7 @@ def draw_comparison(runs: Sequence[Run]) -> Figure:
         )
         return figure
     plane = scored[0].ground or widest_plane(truth.positions)
-    dashed = _line("ground truth", truth, stamps_ns)._replace(colour=TRUTH_COLOUR, style="--")
+    dashed = _line("ground truth", truth, stamps_ns)._replace(color=TRUTH_COLOR, style="--")
     plot_paths(top, [dashed, *lines], plane, " (m)")
     axes[1, 0].set(xlabel="time (s)", ylabel="position error (cm)", ylim=(0, None))
     axes[1, 0].grid(alpha=0.3)
@@ -168,7 +166,7 @@ def _plot_statuses(axes, seconds: np.ndarray, states: Sequence[OdometryState]) -
             if state.status == status
         ]
         if spans:
-            axes.broken_barh(spans, (0, 1), color=STATUS_COLOURS[status], label=status)
+            axes.broken_barh(spans, (0, 1), color=STATUS_COLORS[status], label=status)
     keyframes = [t for t, state in zip(seconds, states, strict=True) if state.keyframe]
     axes.vlines(keyframes, 0, 0.3, color="white", linewidth=0.6)
     axes.set(yticks=[], ylim=(0, 1), xlabel="time (s); white marks: keyframes")

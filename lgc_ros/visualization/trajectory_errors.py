@@ -10,8 +10,8 @@ from transforms3d.euler import mat2euler
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.visualization.figures import load_pyplot
 from lgc_ros.visualization.paths import (
-    ESTIMATE_COLOUR,
-    TRUTH_COLOUR,
+    ESTIMATE_COLOR,
+    TRUTH_COLOR,
     Line,
     gaps_in,
     plot_paths,
@@ -38,17 +38,17 @@ def draw_trajectory_errors(
     grid = figure.add_gridspec(6, 2)
     figure.suptitle(title, fontsize="medium")
     estimate, truth = (
-        Line(name, trajectory, gaps_in(trajectory.stamps_ns), colour, style)
-        for name, trajectory, colour, style in (
-            ("estimate", errors.aligned, ESTIMATE_COLOUR, "-"),
-            ("ground truth", errors.truth, TRUTH_COLOUR, "--"),
+        Line(name, trajectory, gaps_in(trajectory.stamps_ns), color, style)
+        for name, trajectory, color, style in (
+            ("estimate", errors.aligned, ESTIMATE_COLOR, "-"),
+            ("ground truth", errors.truth, TRUTH_COLOR, "--"),
         )
     )
     path = figure.add_subplot(grid[:4, 0])
     plot_paths(path, [truth, estimate], plane or widest_plane(errors.truth.positions), " (m)")
     error = figure.add_subplot(grid[4:, 0])
     _plot_over_time(error, [(estimate, 100 * errors.position_m)], "error (cm)")
-    error.axhline(100 * errors.ate_rmse_m, color=TRUTH_COLOUR, linestyle=":", label="RMSE")
+    error.axhline(100 * errors.ate_rmse_m, color=TRUTH_COLOR, linestyle=":", label="RMSE")
     error.set_ylim(bottom=0)
     error.legend(fontsize="small")
     _label_time(error, errors.aligned)
@@ -83,7 +83,7 @@ def _plot_over_time(axes: Axes, curves: list[tuple[Line, np.ndarray]], label: st
         # Stamps of files without time are line numbers.
         start_ns = line.trajectory.stamps_ns[0]
         times = line.seconds(start_ns) if line.trajectory.timed else line.seconds(0) * 1e9
-        axes.plot(times, line.points(values), line.style, color=line.colour, linewidth=1.3)
+        axes.plot(times, line.points(values), line.style, color=line.color, linewidth=1.3)
     axes.set_ylabel(label)
     axes.grid(alpha=0.3)
 

@@ -14,7 +14,7 @@ from lgc_ros.errors import LgcError, OutputError
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.state import OdometryState
 from lgc_ros.runtime.output_files import complete_file
-from lgc_ros.visualization.matches import score_colours, write_caption
+from lgc_ros.visualization.matches import score_colors, write_caption
 
 INSET_SHARE = 0.3
 # The rate of the video follows from the stamps of the first frames.
@@ -130,9 +130,9 @@ def draw_state(
 ) -> np.ndarray:
     """A BGR picture of an image with landmarks, status and the trajectory so far."""
     picture = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image.copy()
-    colours = score_colours(state.scores)[:, ::-1].tolist()
-    for (x, y), colour in zip(state.points_px, colours, strict=True):
-        cv2.circle(picture, (round(x), round(y)), 3, colour, 1, cv2.LINE_AA)
+    colors = score_colors(state.scores)[:, ::-1].tolist()
+    for (x, y), color in zip(state.points_px, colors, strict=True):
+        cv2.circle(picture, (round(x), round(y)), 3, color, 1, cv2.LINE_AA)
     text = f"{state.status}  {len(state.points_px)} landmarks"
     text += "  keyframe" if state.keyframe else ""
     write_caption(picture, [text])

@@ -4,7 +4,7 @@
     world/camera/image           its image, with the keypoints of the landmarks by score
     world/camera/inliers         landmarks used by the pose, by score
     world/landmarks, keyframes   the map, whenever a keyframe was added
-    world/trajectory             estimate, coloured by status, with gaps where it was not tracked
+    world/trajectory             estimate, colored by status, with gaps where it was not tracked
     world/ground_truth           ground truth, aligned with the estimate so far
     status, log                  status of every frame, and the reason where it was not tracked
     counts, timing               matches and landmarks; milliseconds by stage
@@ -14,7 +14,7 @@ The world is the camera of the first frame: x right, y down, z forward.
 Several methods are shown in the world of the first one, which alone shows images, landmarks,
 keyframes and ground truth. For each there are
 
-    world/methods/METHOD         name and trajectory in its colour, aligned with the first method
+    world/methods/METHOD         name and trajectory in its color, aligned with the first method
     status, counts, timing       with METHOD at the end of the path
 """
 
@@ -30,9 +30,9 @@ import numpy as np
 from lgc_ros.geometry.alignment import align_poses, align_trajectories
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.odometry.state import OK, OdometryState
-from lgc_ros.visualization.matches import score_colours
-from lgc_ros.visualization.paths import LINE_COLOURS, TRUTH_COLOUR
-from lgc_ros.visualization.trajectory import STATUS_COLOURS
+from lgc_ros.visualization.matches import score_colors
+from lgc_ros.visualization.paths import LINE_COLORS, TRUTH_COLOR
+from lgc_ros.visualization.trajectory import STATUS_COLORS
 from lgc_ros.visualization.viewer_parts import (
     StatusLog,
     TimeLine,
@@ -53,10 +53,10 @@ IMAGE = "world/camera/image"
 # Ground truth and further methods are aligned again when this fraction of poses was added.
 REALIGN_SHARE = 0.05
 # Sizes of keyframes and of the image in space, relative to the median depth of landmarks; without
-# a scale source there are no metres.
+# a scale source there are no meters.
 FRUSTUM_SHARE, IMAGE_SHARE = 0.04, 0.2
-KEYFRAME_COLOUR = (51, 128, 255)
-LANDMARK_COLOUR = (150, 150, 150)
+KEYFRAME_COLOR = (51, 128, 255)
+LANDMARK_COLOR = (150, 150, 150)
 # Corners of a unit frustum, visited so that its edges are one line.
 FRUSTUM = np.array(
     [
@@ -88,7 +88,7 @@ class ComparedMethod(NamedTuple):
     """One of several methods in a viewer."""
 
     name: str
-    colour: str  # #rrggbb
+    color: str  # #rrggbb
     first: Viewer | None  # the viewer of the first method, to align with; None for that one
 
 
@@ -110,9 +110,9 @@ class Viewer:
         self._root = group_path("world/methods", name) if method else "world"
         self._camera_path = f"{self._root}/camera" if self._first else "world/camera"
         self._counts, self._timing = group_path("counts", name), group_path("timing", name)
-        colour = method.colour if method else None
-        self._trail = Trail(recording, f"{self._root}/trajectory", colour)
-        self._revised_colour = rgb(colour or STATUS_COLOURS[OK])
+        color = method.color if method else None
+        self._trail = Trail(recording, f"{self._root}/trajectory", color)
+        self._revised_color = rgb(color or STATUS_COLORS[OK])
         self._status = StatusLog(recording, name)
         self._camera: Camera | None = None
         self._depth = 1.0  # median of the landmarks in view
@@ -156,7 +156,7 @@ class Viewer:
         if len(known) > 1:
             positions = [state.T_wc[:3, 3] for state in known]
             line = self._rr.LineStrips3D(
-                [positions], colors=self._revised_colour, radii=self._rr.Radius.ui_points(1.5)
+                [positions], colors=self._revised_color, radii=self._rr.Radius.ui_points(1.5)
             )
             self._recording.log(f"{self._root}/trajectory/revised/{self._frames:05d}", line)
 
@@ -175,7 +175,7 @@ class Viewer:
             point = self._rr.Points3D(
                 [T_wc[:3, 3]],
                 labels=self._method.name,
-                colors=rgb(self._method.colour),
+                colors=rgb(self._method.color),
                 radii=self._rr.Radius.ui_points(4),
             )
             self._recording.log(f"{self._root}/name", point)
@@ -209,10 +209,10 @@ class Viewer:
             self._recording.log(IMAGE, pinhole)
 
     def _log_inliers(self, state: OdometryState) -> None:
-        colours, size = score_colours(state.scores), self._rr.Radius.ui_points(2.5)
-        keypoints = self._rr.Points2D(state.points_px, colors=colours, radii=size)
+        colors, size = score_colors(state.scores), self._rr.Radius.ui_points(2.5)
+        keypoints = self._rr.Points2D(state.points_px, colors=colors, radii=size)
         self._recording.log(f"{IMAGE}/inliers", keypoints)
-        landmarks = self._rr.Points3D(state.points_cam, colors=colours, radii=size)
+        landmarks = self._rr.Points3D(state.points_cam, colors=colors, radii=size)
         self._recording.log("world/camera/inliers", landmarks)
 
     def _log_ground_truth(self, T_wc_true: np.ndarray, T_wc: np.ndarray) -> None:
@@ -222,7 +222,7 @@ class Viewer:
             return
         true = np.array(self._true)
         aligned = align_poses(true, np.array(self._estimated))(true[:, :3, 3])
-        line = self._rr.LineStrips3D([aligned], colors=rgb(TRUTH_COLOUR))
+        line = self._rr.LineStrips3D([aligned], colors=rgb(TRUTH_COLOR))
         self._recording.log("world/ground_truth", line)
 
     def _align_with(self, first: Viewer) -> None:
@@ -245,13 +245,13 @@ class Viewer:
     def _log_map(self, shown_map: ShownMap) -> None:
         self._log_intrinsics()
         points = self._rr.Points3D(
-            shown_map.points, colors=LANDMARK_COLOUR, radii=self._rr.Radius.ui_points(1.5)
+            shown_map.points, colors=LANDMARK_COLOR, radii=self._rr.Radius.ui_points(1.5)
         )
         self._recording.log("world/landmarks", points)
         corners = FRUSTUM_SHARE * self._depth * FRUSTUM
         frusta = [(corners - k.t_cw) @ k.R_cw for k in shown_map.keyframes]
         self._recording.log(
-            "world/keyframes", self._rr.LineStrips3D(frusta, colors=KEYFRAME_COLOUR)
+            "world/keyframes", self._rr.LineStrips3D(frusta, colors=KEYFRAME_COLOR)
         )
 
 
@@ -260,7 +260,7 @@ def method_viewers(recording: RecordingStream, methods: Sequence[str]) -> dict[s
     if len(methods) == 1:
         return {methods[0]: Viewer(recording)}
     viewers: dict[str, Viewer] = {}
-    for method, colour in zip(methods, cycle(LINE_COLOURS), strict=False):
+    for method, color in zip(methods, cycle(LINE_COLORS), strict=False):
         first = next(iter(viewers.values()), None)
-        viewers[method] = Viewer(recording, ComparedMethod(method, colour, first))
+        viewers[method] = Viewer(recording, ComparedMethod(method, color, first))
     return viewers

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import cv2
 import numpy as np
 
-from lgc_ros.visualization.trajectory import STATUS_COLOURS
+from lgc_ros.visualization.trajectory import STATUS_COLORS
 
 if TYPE_CHECKING:
     from rerun import EncodedImage, RecordingStream
@@ -35,13 +35,13 @@ class TimeLine:
 class Trail:
     """A growing line, logged in pieces, so that a long run does not send all of it every time.
 
-    It is coloured by status, unless it has a `colour` (`#rrggbb`) of its own.
+    It is colored by status, unless it has a `color` (`#rrggbb`) of its own.
     """
 
-    def __init__(self, recording: RecordingStream, path: str, colour: str | None = None) -> None:
+    def __init__(self, recording: RecordingStream, path: str, color: str | None = None) -> None:
         self._recording = recording
         self._path = path
-        self._colour = colour
+        self._color = color
         self._piece = 0
         self._points: list[tuple[np.ndarray, str | None]] = []
 
@@ -50,12 +50,12 @@ class Trail:
         import rerun
 
         self._points.append((position, status))
-        strips, colours = [], []
+        strips, colors = [], []
         for (a, _), (b, status_b) in zip(self._points, self._points[1:], strict=False):
             if status_b is not None:
                 strips.append([a, b])
-                colours.append(rgb(self._colour or STATUS_COLOURS[status_b]))
-        line = rerun.LineStrips3D(strips, colors=colours, radii=rerun.Radius.ui_points(1.5))
+                colors.append(rgb(self._color or STATUS_COLORS[status_b]))
+        line = rerun.LineStrips3D(strips, colors=colors, radii=rerun.Radius.ui_points(1.5))
         self._recording.log(f"{self._path}/{self._piece:05d}", line)
         if len(self._points) > PIECE:
             self._points = self._points[-1:]
@@ -63,7 +63,7 @@ class Trail:
 
 
 class StatusLog:
-    """The status as a coloured strip, and every change of it as a line of text.
+    """The status as a colored strip, and every change of it as a line of text.
 
     With several methods, `method` names the one whose status this is.
     """
@@ -75,8 +75,8 @@ class StatusLog:
         self._path = group_path("status", method)
         self._prefix = f"{method}, " if method else ""
         self._last = ""
-        colours = [rgb(colour) for colour in STATUS_COLOURS.values()]
-        configuration = rerun.StateConfiguration(values=list(STATUS_COLOURS), colors=colours)
+        colors = [rgb(color) for color in STATUS_COLORS.values()]
+        configuration = rerun.StateConfiguration(values=list(STATUS_COLORS), colors=colors)
         recording.log(self._path, configuration, static=True)
 
     def add(self, status: str, message: str, is_good: bool) -> None:
@@ -114,16 +114,16 @@ def log_numbers(recording: RecordingStream, group: str, values: Mapping[str, flo
 
 
 def encoded_image(image: np.ndarray) -> EncodedImage:
-    """An image, grey or BGR, as JPEG."""
+    """An image, gray or BGR, as JPEG."""
     from rerun import EncodedImage
 
     data = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])[1]
     return EncodedImage(contents=data.tobytes(), media_type="image/jpeg")
 
 
-def rgb(colour: str) -> tuple[int, int, int]:
+def rgb(color: str) -> tuple[int, int, int]:
     """Red, green and blue of `#rrggbb`."""
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+    return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
 
 
 def layout(image: str, methods: int = 1) -> Blueprint:

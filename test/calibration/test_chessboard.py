@@ -22,7 +22,7 @@ def test_corners_are_found_at_sub_pixel_precision():
     assert error_px(found) < 0.3
 
 
-def test_a_large_colour_image_is_searched_small_and_refined_in_full():
+def test_a_large_color_image_is_searched_small_and_refined_in_full():
     large = cv2.resize(render_board(T_CB), None, fx=3, fy=3, interpolation=cv2.INTER_CUBIC)
     found = find_board(cv2.cvtColor(large, cv2.COLOR_GRAY2BGR), BOARD)
     assert error_px(found, scale=3) < 1.0

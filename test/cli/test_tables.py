@@ -30,6 +30,8 @@ def test_scores_of_all_methods_fit():
         "pairs": 4000,
         "map": perfect,
         "auc": perfect,
+        "map_interval": dict.fromkeys(perfect, (1.0, 1.0)),
+        "auc_interval": dict.fromkeys(perfect, (1.0, 1.0)),
         "precision": 1.0,
         "recall": 1.0,
         "ms": dict.fromkeys((*STAGES, "total"), 1234.5),
@@ -39,10 +41,11 @@ def test_scores_of_all_methods_fit():
         "features": "sift",
         "methods": dict.fromkeys(METHODS, row),
     }
-    text = printed(tables.pair_accuracy(results), tables.pair_times(results))
+    text = printed(*tables.pairs(results))
     for method in METHODS:
-        assert text.count(f" {method} ") == 2
+        assert text.count(f" {method} ") == 3
     assert text.count("100.0") == 8 * len(METHODS)
+    assert text.count("100–100") == 6 * len(METHODS)
 
 
 def test_errors_of_runs_fit(finished_run):

@@ -106,16 +106,16 @@ def test_several_methods_are_shown_in_one_world(lgc, compared, tmp_path, again):
         assert code == 0, text
     logged = read_recording(saved)
     names = {"poselib\\+ratio": "poselib+ratio", "cn": "cn"}
-    colours = set()
+    colors = set()
     for path, name in names.items():
         (_, values) = logged[f"/world/methods/{path}/name"][-1]
         assert values["Points3D:labels"] == [name]
-        colours.add(values["Points3D:colors"][0])
+        colors.add(values["Points3D:colors"][0])
         trajectory = f"/world/methods/{path}/trajectory/00000"
         assert len(logged[trajectory]) == 14
-        assert set(logged[trajectory][-1][1]["LineStrips3D:colors"]) <= colours
+        assert set(logged[trajectory][-1][1]["LineStrips3D:colors"]) <= colors
         assert logged.keys() >= {f"/status/{path}", f"/counts/{path}/inliers"}
-    assert len(colours) == 2
+    assert len(colors) == 2
     assert len(logged["/world/camera/image"]) == 14
     first, second = (in_shared_world(logged, path) for path in names)
     extent = np.ptp(first, axis=0).max()

@@ -75,10 +75,10 @@ def test_threads_can_share_an_extractor(image, name, spread):
         assert_same(features, expected)
 
 
-def test_colour_images_are_converted_to_gray(image, name):
+def test_color_images_are_converted_to_gray(image, name):
     gray = extract(image, name, 50)
-    colour = extract(cv2.cvtColor(image, cv2.COLOR_GRAY2BGR), name, 50)
-    np.testing.assert_array_equal(gray.points, colour.points)
+    color = extract(cv2.cvtColor(image, cv2.COLOR_GRAY2BGR), name, 50)
+    np.testing.assert_array_equal(gray.points, color.points)
 
 
 @pytest.mark.parametrize("spread", [False, True])

@@ -120,8 +120,8 @@ def test_the_score_is_probability_times_reliability(heads_model):
 def test_rgb_models_accept_color_and_gray_images(heads_model):
     image = dots(scattered())
     model = heads_model(channels=3)
-    gray, colour = extract(image, model), extract(cv2.cvtColor(image, cv2.COLOR_GRAY2BGR), model)
-    np.testing.assert_array_equal(gray.points, colour.points)
+    gray, color = extract(image, model), extract(cv2.cvtColor(image, cv2.COLOR_GRAY2BGR), model)
+    np.testing.assert_array_equal(gray.points, color.points)
     np.testing.assert_allclose(gray.points, extract(image, heads_model()).points, atol=1e-3)
 
 

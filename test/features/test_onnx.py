@@ -28,7 +28,7 @@ PIXELS = np.array([[3, 4], [10, 20], [30, 15], [7, 22]])
 
 @pytest.fixture
 def ramp():
-    """A 40x30 colour image of shuffled pixel values."""
+    """A 40x30 color image of shuffled pixel values."""
     return np.random.default_rng(0).permutation(3600).reshape(30, 40, 3).astype(np.uint8)
 
 

@@ -102,7 +102,7 @@ def test_safetensors_of_another_program_are_refused(tmp_path):
     [
         ({"network": "{"}, "invalid metadata"),
         ({"network": json.dumps({"context": "magic"})}, "invalid metadata"),
-        ({"side": json.dumps(["colour"])}, "unknown side information"),
+        ({"side": json.dumps(["color"])}, "unknown side information"),
         ({"side": json.dumps([])}, "0 kinds of side information are listed"),
         ({"network": json.dumps({**SMALL.as_dict(), "width": 16})}, "wrong shape"),
         ({"network": json.dumps({**SMALL.as_dict(), "blocks": 2})}, "missing"),

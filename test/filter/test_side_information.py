@@ -72,5 +72,5 @@ def test_extreme_zooms_do_not_share_the_votes_of_ordinary_ones():
 
 def test_error_names_the_unknown_and_the_known_side_information():
     assert side_information_error(("ratio", "mutual")) == ""
-    assert "colour" in side_information_error(("ratio", "colour"))
-    assert "consensus" in side_information_error(("colour",))
+    assert "color" in side_information_error(("ratio", "color"))
+    assert "consensus" in side_information_error(("color",))

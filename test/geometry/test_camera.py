@@ -257,7 +257,7 @@ def test_region_of_interest_moves_the_principal_point():
     np.testing.assert_array_equal(rectified.K[:2, 2], [220, 200])
 
 
-def test_binning_maps_the_centre_of_each_merged_block_onto_one_pixel():
+def test_binning_maps_the_center_of_each_merged_block_onto_one_pixel():
     full = Camera.from_camera_info(camera_info())
     binned = Camera.from_camera_info(camera_info(binning_x=2, binning_y=4))
     assert binned.size == (320, 120)

@@ -136,13 +136,13 @@ def test_data_may_be_any_buffer(picture, container):
 
 
 @pytest.mark.parametrize("big_endian", [False, True])
-def test_depth_is_in_metres_and_zero_where_unknown(big_endian):
-    millimetres = np.array([[0, 1, 1500], [65535, 20, 300]], np.uint16)
-    depth = decode("16UC1", millimetres, 2, big_endian, decode_depth)
+def test_depth_is_in_meters_and_zero_where_unknown(big_endian):
+    millimeters = np.array([[0, 1, 1500], [65535, 20, 300]], np.uint16)
+    depth = decode("16UC1", millimeters, 2, big_endian, decode_depth)
     assert depth.dtype == np.float32
-    np.testing.assert_allclose(depth, millimetres / 1000, rtol=1e-6)
-    metres = np.array([[np.nan, 1.5, np.inf], [-1, 0, 2.25]], np.float32)
-    depth = decode("32FC1", metres, 4, big_endian, decode_depth)
+    np.testing.assert_allclose(depth, millimeters / 1000, rtol=1e-6)
+    meters = np.array([[np.nan, 1.5, np.inf], [-1, 0, 2.25]], np.float32)
+    depth = decode("32FC1", meters, 4, big_endian, decode_depth)
     np.testing.assert_array_equal(depth, [[0, 1.5, 0], [0, 0, 2.25]])
 
 

@@ -32,7 +32,7 @@ def test_the_35_mm_equivalent_compares_diagonals(photo):
     assert "26 mm" in focal.origin
 
 
-def test_sensor_resolution_in_pixels_per_inch_or_centimetre(photo):
+def test_sensor_resolution_in_pixels_per_inch_or_centimeter(photo):
     # 4 mm on a sensor of 250 pixels per mm, 4000 pixels wide, shrunk to 400 pixels.
     tags = {0x920A: 4.0, 0xA20E: 6350.0, 0xA210: 2, 0xA002: 4000}
     assert read_focal_length(photo(tags), SIZE).px == pytest.approx(100)

@@ -8,7 +8,7 @@ from lgc_ros.errors import ImageError
 from lgc_ros.images.frame import Frame, read_image
 
 
-def test_colour_and_gray_images_keep_their_pixels(tmp_path):
+def test_color_and_gray_images_keep_their_pixels(tmp_path):
     rng = np.random.default_rng(0)
     for shape in ((7, 5), (7, 5, 3)):
         image = rng.integers(0, 256, shape, np.uint8)

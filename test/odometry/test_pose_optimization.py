@@ -69,7 +69,7 @@ def test_points_behind_the_camera_do_not_support_a_pose(depth):
 @pytest.mark.parametrize("hold_center", [False, True])
 def test_every_step_away_from_a_refined_pose_costs_more(hold_center):
     points, observed, R_cw, t_cw = view()
-    observed[:5] += 0.1  # wrong matches
+    observed[:5] += 0.1  # outliers
     refined = refine_pose(R_cw, t_cw, points, observed, WHITENING, hold_center=hold_center)
     # The step that is the last one is small, not nothing.
     refined = refine_pose(

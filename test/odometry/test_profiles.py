@@ -102,6 +102,32 @@ def test_a_user_profile_can_extend_another_profile(tmp_path):
     assert load_profile(path).max_keypoints == 500
 
 
+def test_relative_paths_are_relative_to_the_profile(tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    (tmp_path / "shared").mkdir()
+    write(tmp_path / "shared" / "base.yaml", "extractor_model: xfeat.onnx\nmodel: own.safetensors")
+    path = write(tmp_path / "mine.yaml", "base: shared/base.yaml\nwindow: 9")
+    options = load_profile(path)
+    assert options.extractor_model == str(tmp_path / "shared" / "xfeat.onnx")
+    assert options.model == str(tmp_path / "shared" / "own.safetensors")
+
+
+def test_names_of_models_absolute_paths_and_overrides_are_kept(tmp_path):
+    path = write(tmp_path / "mine.yaml", "extractor_model: /models/xfeat.onnx\nmodel: sift-paper")
+    assert load_profile(path).extractor_model == "/models/xfeat.onnx"
+    assert load_profile(path).model == "sift-paper"
+    overridden = load_profile(path, parse_assignments(["extractor_model=here.onnx"]))
+    assert overridden.extractor_model == "here.onnx", "relative to the working folder"
+
+
+def test_a_dumped_profile_names_the_same_files_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dumped = yaml.safe_dump(dump_profile(load_profile("default", {"extractor_model": "x.onnx"})))
+    (tmp_path / "results").mkdir()
+    path = write(tmp_path / "results" / "config.yaml", dumped)
+    assert load_profile(path).extractor_model == str(tmp_path / "x.onnx")
+
+
 def test_a_cycle_of_profiles_is_refused(tmp_path):
     write(tmp_path / "a.yaml", "base: b.yaml")
     write(tmp_path / "b.yaml", "base: a.yaml")

@@ -7,7 +7,7 @@ from lgc_ros.errors import ConfigError
 from lgc_ros.odometry.metric_scale import ScaleEstimator
 from lgc_ros.odometry.scale import ScaleEvidence, ScaleOptions
 
-UNIT_M = 2.5  # metres that one unit of the map is
+UNIT_M = 2.5  # meters that one unit of the map is
 HEIGHT_M = 1.5
 
 

@@ -42,7 +42,7 @@ def unconfigured(monkeypatch):
 
 @pytest.fixture(scope="module")
 def bag(tmp_path_factory, world):
-    """20 colour images of 640x480."""
+    """20 color images of 640x480."""
     pytest.importorskip("rosbags", reason="rosbags is not installed: no bags")
     path = tmp_path_factory.mktemp("bag") / "walk"
     write_bag(SyntheticSource("walk", FRAMES, rate_hz=10.0, world=world), path)

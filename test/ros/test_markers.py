@@ -48,7 +48,7 @@ def test_markers_show_landmarks_by_score_rejected_rays_and_keyframes_in_the_came
     rays, rejected = points("rejected"), scene.x1[~now.relative.inliers]
     np.testing.assert_allclose(rays[:, :2] / rays[:, 2:], np.repeat(rejected, 2, axis=0))
     assert markers["rejected"].color.r > markers["rejected"].color.g
-    # The tips of the keyframe's edges are its centre, which is the world's origin.
+    # The tips of the keyframe's edges are its center, which is the world's origin.
     distance = np.linalg.norm(points("keyframes") - scene.t_10, axis=1)
     assert np.isclose(distance, 0).sum() == 4
 

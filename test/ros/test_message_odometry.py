@@ -74,7 +74,7 @@ def test_another_calibration_resets_odometry(odometry, said):
 
 
 def compressed(width, height):
-    """A PNG of one colour: a few bytes, however many pixels."""
+    """A PNG of one color: a few bytes, however many pixels."""
     _, data = cv2.imencode(".png", np.zeros((height, width), np.uint8))
     message = CompressedImage(format="png", data=data.tobytes())
     message.header.stamp.sec = 1

@@ -87,7 +87,7 @@ def is_positive_definite(covariance):
 
 
 @given(
-    metres=st.floats(0, 1e5),
+    meters=st.floats(0, 1e5),
     sigma=st.floats(0, 1.0),
     drift=st.floats(0, 1e3),
     angles=st.tuples(*3 * [st.floats(-3, 3)]),
@@ -97,12 +97,12 @@ def is_positive_definite(covariance):
     elapsed_ns=st.integers(10**6, 10**10),
 )
 def test_every_published_covariance_is_symmetric_and_positive_definite(
-    metres, sigma, drift, angles, lever, speed, count, elapsed_ns
+    meters, sigma, drift, angles, lever, speed, count, elapsed_ns
 ):
     """Whatever is certain: the first pose, a straight path, landmarks on one ray."""
     landmarks = LandmarkMap(0.35, 10)
     report = StateReport(landmarks, MetricScale(ScaleOptions(), landmarks), PoseHistory(), 3)
-    T_wc = rigid(angles, metres * np.array([0.6, 0.0, 0.8]))
+    T_wc = rigid(angles, meters * np.array([0.6, 0.0, 0.8]))
     spread = in_world(np.diag([0, 0, drift**2, 0, drift**2, 0]), T_wc)
     now = state(
         T_wc,

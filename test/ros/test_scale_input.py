@@ -102,7 +102,7 @@ def depth_message(now_ns, depth):
 @pytest.mark.parametrize(
     "depth", [np.full((48, 64), 1500, np.uint16), np.full((48, 64), 1.5, np.float32)]
 )
-def test_depth_of_the_same_stamp_is_in_metres(depth):
+def test_depth_of_the_same_stamp_is_in_meters(depth):
     images = DepthImages(slop_s=0.0)
     images.add(depth_message(10**9, depth))
     frame, _ = images.measure(frame_at(10**9), T_BC)

@@ -37,14 +37,6 @@ def test_laps_of_the_same_stage_add_up(advance):
     assert timer.ms == pytest.approx({"match": 3})
 
 
-def test_a_known_part_leaves_the_rest_to_the_next_stage(advance):
-    timer = StageTimer()
-    advance(0.010)
-    timer.lap("filter", part_ms=4)
-    timer.lap("estimate")
-    assert timer.ms == pytest.approx({"filter": 4, "estimate": 6})
-
-
 def test_the_stages_add_up_to_the_wall_time():
     start_s = time.perf_counter()
     timer = StageTimer()

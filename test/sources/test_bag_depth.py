@@ -10,7 +10,7 @@ from lgc_ros.sources import open_source
 
 
 def depth_messages(offsets_ns, recorded_after_ns=0, topic="/cam/depth"):
-    """One depth image of i + 1 metres for each image i, stamped with an offset to the image."""
+    """One depth image of i + 1 meters for each image i, stamped with an offset to the image."""
     messages = []
     for i, offset_ns in enumerate(offsets_ns):
         stamp_ns = START_NS + i * STEP_NS + offset_ns

@@ -48,7 +48,7 @@ def test_a_written_bag_has_camera_topics(tmp_path, frames):
         assert connection.msgcount == 10
 
 
-def test_a_bag_may_be_a_single_file_and_holds_depth_in_metres(tmp_path, frames):
+def test_a_bag_may_be_a_single_file_and_holds_depth_in_meters(tmp_path, frames):
     depths = [np.full((48, 64), 1.2345 + i, np.float32) for i in range(len(frames))]
     deep = [replace(frame, depth=depth) for frame, depth in zip(frames, depths, strict=True)]
     write_bag(deep, tmp_path / "out.mcap", depth=True)

@@ -36,8 +36,8 @@ def test_depth_and_poses_map_pixels_between_frames(pair):
     depth = cv2.remap(second.depth, where[:30000], None, cv2.INTER_NEAREST).ravel()
     seen = np.abs(depth / moved[:30000, 2] - 1) < 0.02
     assert seen.mean() > 0.9
-    colours = cv2.remap(second.image, where[:30000], None, cv2.INTER_LINEAR)[:, 0]
-    difference = np.abs(colours - first.image.reshape(-1, 3)[inside][:30000].astype(float))
+    colors = cv2.remap(second.image, where[:30000], None, cv2.INTER_LINEAR)[:, 0]
+    difference = np.abs(colors - first.image.reshape(-1, 3)[inside][:30000].astype(float))
     assert np.median(difference[seen]) < 4
     assert np.median(np.abs(depth / moved[:30000, 2] - 1)[seen]) < 2e-3
 
@@ -93,11 +93,11 @@ def test_stamps_are_whole_nanoseconds_at_the_given_rate(world, small_camera):
     assert stamps == [0, 33_333_333, 66_666_667, 100_000_000]
 
 
-def test_noise_has_the_given_standard_deviation_at_mid_grey(world, small_camera):
+def test_noise_has_the_given_standard_deviation_at_mid_gray(world, small_camera):
     clean = SyntheticSource("standstill", 1, camera=small_camera, world=world)[0].image
     noisy = SyntheticSource("standstill", 1, camera=small_camera, world=world, noise=5.0)[0].image
-    grey = (clean > 118) & (clean < 138)
-    assert (noisy[grey] - clean[grey].astype(float)).std() == pytest.approx(5, rel=0.15)
+    gray = (clean > 118) & (clean < 138)
+    assert (noisy[gray] - clean[gray].astype(float)).std() == pytest.approx(5, rel=0.15)
 
 
 def sharpness(image):

@@ -18,20 +18,20 @@ def poses(world, trajectory, frames=60, **options):
 @pytest.mark.parametrize("trajectory", TRAJECTORIES)
 def test_poses_are_rigid_and_smooth(world, trajectory):
     T = poses(world, trajectory, frames=200)
-    R, centre = T[:, :3, :3], T[:, :3, 3]
+    R, center = T[:, :3, :3], T[:, :3, 3]
     np.testing.assert_allclose(
         R @ R.transpose(0, 2, 1), np.broadcast_to(np.eye(3), R.shape), atol=1e-12
     )
     assert np.linalg.det(R).min() > 0
-    steps = np.linalg.norm(np.diff(centre, axis=0), axis=1)
+    steps = np.linalg.norm(np.diff(center, axis=0), axis=1)
     turns = np.degrees([np.linalg.norm(cv2.Rodrigues(a.T @ b)[0]) for a, b in pairwise(R)])
     assert steps.max() < 0.15
     assert turns.max() < 5
 
 
 def test_a_walk_has_about_the_given_speed(world):
-    centre = poses(world, "walk", frames=101, rate_hz=20, speed_mps=0.8)[:, :3, 3]
-    length_m = np.linalg.norm(np.diff(centre, axis=0), axis=1).sum()
+    center = poses(world, "walk", frames=101, rate_hz=20, speed_mps=0.8)[:, :3, 3]
+    length_m = np.linalg.norm(np.diff(center, axis=0), axis=1).sum()
     assert length_m == pytest.approx(5 * 0.8, rel=0.15)
 
 
@@ -41,7 +41,7 @@ def test_a_loop_ends_where_it_starts(world):
     assert np.linalg.norm(T[:, :2, 3] - T[0, :2, 3], axis=1).max() > 2
 
 
-def test_pure_rotation_keeps_the_camera_centre(world):
+def test_pure_rotation_keeps_the_camera_center(world):
     T = poses(world, "rotation")
     assert (T[:, :3, 3] == T[0, :3, 3]).all()
     turned = np.degrees(np.linalg.norm(cv2.Rodrigues(T[0, :3, :3].T @ T[-1, :3, :3])[0]))

@@ -25,8 +25,8 @@ def test_the_camera_stays_in_free_space(kind, seed):
     scene = build_scene(seed, kind, detail=0.05)
     motion = HandheldMotion(scene, seed, duration_s=60, speed_mps=0.8)
     for pose in TRAJECTORIES.values():
-        centres = np.stack([pose(motion, t)[:3, 3] for t in np.linspace(0, 60, 200)])
-        assert scene.clearance(centres).min() > 0.2
+        centers = np.stack([pose(motion, t)[:3, 3] for t in np.linspace(0, 60, 200)])
+        assert scene.clearance(centers).min() > 0.2
 
 
 def test_detail_changes_textures_but_not_the_layout():

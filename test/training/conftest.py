@@ -33,7 +33,7 @@ class World:
         points = self.points @ self.R_cw[index].T + self.t_cw[index]
         return points[:, :2] / points[:, 2:]
 
-    def centre(self, index):
+    def center(self, index):
         return -self.R_cw[index].T @ self.t_cw[index]
 
     def check(self, scene, pixels, atol=1e-9):
@@ -53,9 +53,9 @@ def world():
     rotations, translations = [], []
     for index in range(5):
         R_cw = euler2mat(0.05 * index, 0.08 * (index - 2), -0.03 * index)
-        centre = np.array([0.4 * (index - 2), 0.1 * index, 0.07 * index**2])
+        center = np.array([0.4 * (index - 2), 0.1 * index, 0.07 * index**2])
         rotations.append(R_cw)
-        translations.append(-R_cw @ centre)
+        translations.append(-R_cw @ center)
     points = rng.uniform([-1, -0.8, 4], [1, 0.8, 6], (30, 3))
     return World(points, np.array(rotations), np.array(translations), K, SIZE)
 

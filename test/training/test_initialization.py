@@ -59,7 +59,7 @@ def test_a_shallower_network_takes_blocks_of_a_deeper_one(tmp_path):
         train(tiny(init=str(shallow), blocks=5), tmp_path / "deeper")
 
 
-def test_distillation_moves_logits_towards_those_of_the_teacher(tmp_path):
+def test_distillation_moves_logits_toward_those_of_the_teacher(tmp_path):
     teacher, info = load_checkpoint(train(tiny(steps=40, beta_from=100), tmp_path / "teacher"))
     path = tmp_path / "teacher.safetensors"
     save_checkpoint(path, teacher, replace(info, keep_above=0.5, trust_above=2.0))

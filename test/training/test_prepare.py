@@ -45,7 +45,7 @@ def write_collection(folder, seed, count):
     for i in range(count):
         R_cw = cv2.Rodrigues(np.array([0.02 * i, -0.05 * i, 0.04 * i]))[0]
         t_cw = -R_cw @ np.array([0.25 * i, 0.1 * (i % 2), 0.05 * i])
-        # Pixels of the texture lie on the wall z = WALL_M, 100 to the metre.
+        # Pixels of the texture lie on the wall z = WALL_M, 100 to the meter.
         wall = np.array([[0.01, 0, -3], [0, 0.01, -2], [0, 0, WALL_M]])
         H = K @ (R_cw @ wall + np.outer(t_cw, [0, 0, 1]))
         cv2.imwrite(str(folder / f"images/{i}.png"), cv2.warpPerspective(texture, H, SIZE))
@@ -98,7 +98,7 @@ def assert_same_dumps(folder, reference):
         assert (folder / name).read_bytes() == (reference / name).read_bytes()
 
 
-def test_matches_are_labelled_by_the_true_geometry(reference):
+def test_matches_are_labeled_by_the_true_geometry(reference):
     dump = Dump(reference / "walls-sift-150-train.hdf5")
     assert len(dump) == 12 + 6
     for index in range(len(dump)):

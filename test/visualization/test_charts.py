@@ -1,4 +1,4 @@
-"""Charts are well-formed SVG, true to scale, and follow the colours of the page."""
+"""Charts are well-formed SVG, true to scale, and follow the colors of the page."""
 
 import re
 from xml.etree import ElementTree
@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from lgc_ros.visualization.charts import COLOURS, inline, plot_histogram, plot_line, plot_map
+from lgc_ros.visualization.charts import COLORS, inline, plot_histogram, plot_line, plot_map
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -29,7 +29,7 @@ def test_the_pixels_of_a_map_are_those_of_the_drawn_curve():
     svg, pixels = plot_map(truth, 1.5 * truth)
     assert (pixels >= 0).all()
     assert (pixels <= size(svg)).all()
-    curve = re.search(rf'<path d="([^"]*)"[^>]*stroke: {COLOURS["accent"]}', svg)
+    curve = re.search(rf'<path d="([^"]*)"[^>]*stroke: {COLORS["accent"]}', svg)
     first = np.array(curve[1].split()[1:3], float)
     np.testing.assert_allclose(first, pixels[0], atol=1e-3)
     (here,) = (c for c in ElementTree.fromstring(svg).iter(f"{SVG}circle") if c.get("id"))
@@ -45,7 +45,7 @@ def test_the_label_of_a_histogram_mentions_clipped_values(values):
     assert ("or more" in svg) == (max(values) > 100)
 
 
-def test_inline_charts_take_all_colours_from_the_page_and_nothing_from_elsewhere():
+def test_inline_charts_take_all_colors_from_the_page_and_nothing_from_elsewhere():
     x = np.linspace(0, 12, 30)
     svg = inline(plot_line(x, x**2, "time (s)", "error (cm)"))
     ElementTree.fromstring(svg)

@@ -21,7 +21,7 @@ from lgc_ros.visualization.matches import (
 
 
 def dominant(pixels):
-    """Whether a patch is greener or redder than grey."""
+    """Whether a patch is greener or redder than gray."""
     blue, green, red = pixels.reshape(-1, 3).mean(0)
     return GREEN if green > max(red, blue) + 10 else RED if red > max(green, blue) + 10 else None
 
@@ -37,9 +37,9 @@ def test_good_matches_are_green_and_others_red():
 
 
 def test_images_of_different_size_and_type_are_drawn_side_by_side():
-    gray, colour = np.zeros((100, 200), np.uint8), np.zeros((50, 80, 3), np.uint8)
+    gray, color = np.zeros((100, 200), np.uint8), np.zeros((50, 80, 3), np.uint8)
     one = np.array([[5.0, 50.0]])
-    picture = draw_matches(gray, colour, one, one / 2, np.array([True]), ["a caption"])
+    picture = draw_matches(gray, color, one, one / 2, np.array([True]), ["a caption"])
     assert picture.shape == (100, 200 + GAP_PX + 160, 3)
 
 
@@ -84,8 +84,8 @@ def test_with_ground_truth_only_inliers_are_drawn_and_false_ones_are_red():
     right = draw_two_view(image, image, result, (scene.R_10, scene.t_10))
     wrong = draw_two_view(image, image, result, (np.eye(3), np.array([0.0, 0.0, 1.0])))
     assert (np.ptp(right[:, 500:640], axis=2) > 20).any()
-    coloured = [picture[np.ptp(picture, axis=2) > 20] for picture in (right, wrong)]
-    assert [dominant(pixels) for pixels in coloured] == [GREEN, RED]
+    colored = [picture[np.ptp(picture, axis=2) > 20] for picture in (right, wrong)]
+    assert [dominant(pixels) for pixels in colored] == [GREEN, RED]
 
 
 def test_an_unwritable_picture_is_reported(tmp_path):

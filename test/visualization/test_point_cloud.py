@@ -20,13 +20,13 @@ def test_landmarks_lie_on_the_surfaces_that_the_camera_saw(finished_run, short_w
     assert np.median(np.abs(relative)) < 0.05
 
 
-def test_a_ply_file_has_its_points_and_colours(tmp_path):
+def test_a_ply_file_has_its_points_and_colors(tmp_path):
     points = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
-    colours = np.array([[255, 0, 7], [1, 2, 3]], np.uint8)
-    write_ply(tmp_path / "map.ply", PointCloud(points, colours), "a comment")
+    colors = np.array([[255, 0, 7], [1, 2, 3]], np.uint8)
+    write_ply(tmp_path / "map.ply", PointCloud(points, colors), "a comment")
     header, _, data = (tmp_path / "map.ply").read_bytes().partition(b"end_header\n")
     assert b"element vertex 2\n" in header
     assert b"comment a comment\n" in header
     read = np.frombuffer(data, [("xyz", "<f4", 3), ("rgb", "u1", 3)])
     np.testing.assert_array_equal(read["xyz"], points)
-    np.testing.assert_array_equal(read["rgb"], colours)
+    np.testing.assert_array_equal(read["rgb"], colors)

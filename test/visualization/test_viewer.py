@@ -16,7 +16,7 @@ pytest.importorskip("rerun", reason="needs the extra `view`")
 
 from recordings import points_of, read_recording
 
-from lgc_ros.visualization.matches import score_colours
+from lgc_ros.visualization.matches import score_colors
 from lgc_ros.visualization.viewer import IMAGE, Viewer
 from lgc_ros.visualization.viewer_outputs import open_output
 from lgc_ros.visualization.viewer_parts import PIECE
@@ -49,7 +49,7 @@ def test_every_frame_has_its_pose_on_the_time_line(run, short_walk):
     np.testing.assert_allclose(last, states[-1].T_wc[:3, :3], atol=1e-6)
 
 
-def test_images_show_their_landmarks_coloured_by_score(run, short_walk):
+def test_images_show_their_landmarks_colored_by_score(run, short_walk):
     states, _, logged = run
     (_, encoded) = logged["/world/camera/image"][-1]
     data = np.array(encoded["EncodedImage:blob"][0], np.uint8)
@@ -58,7 +58,7 @@ def test_images_show_their_landmarks_coloured_by_score(run, short_walk):
     _, values = logged["/world/camera/image/inliers"][-1]
     np.testing.assert_allclose(points_of(values, "Points2D:positions"), states[-1].points_px)
     red = np.array(values["Points2D:colors"]) >> 24
-    np.testing.assert_array_equal(red, score_colours(states[-1].scores)[:, 0])
+    np.testing.assert_array_equal(red, score_colors(states[-1].scores)[:, 0])
     landmarks = points_of(logged["/world/camera/inliers"][-1][1], "Points3D:positions")
     np.testing.assert_allclose(landmarks, states[-1].points_cam, rtol=1e-5)
     pinhole = next(v for _, v in logged["/world/camera/image"] if "Pinhole:resolution" in v)
@@ -73,11 +73,11 @@ def test_the_map_is_logged_with_the_keyframes(run):
     _, values = logged["/world/keyframes"][-1]
     frusta = values["LineStrips3D:strips"]
     assert len(frusta) <= len(shown_map.keyframes)
-    # The third corner of the line that draws a frustum is the centre of the camera.
-    centres = [list(frustum[2]) for frustum in frusta]
+    # The third corner of the line that draws a frustum is the center of the camera.
+    centers = [list(frustum[2]) for frustum in frusta]
     known = np.array([keyframe.center for keyframe in shown_map.keyframes])
-    for centre in centres:
-        assert np.linalg.norm(known - centre, axis=1).min() < 0.05
+    for center in centers:
+        assert np.linalg.norm(known - center, axis=1).min() < 0.05
 
 
 def test_status_counts_and_times_are_plotted(run):

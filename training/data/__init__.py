@@ -1,1 +1,1 @@
-"""Readers of data sets with ground truth, and the dump of labelled pairs made from them."""
+"""Readers of data sets with ground truth, and the dump of labeled pairs made from them."""

@@ -21,7 +21,7 @@ from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.estimation.two_view import LABEL_THRESHOLD
 from lgc_ros.filter.side_information import network_inputs
 from lgc_ros.geometry import epipolar as geometry
-from training.data.dump import Dump, LabelledPair
+from training.data.dump import Dump, LabeledPair
 from training.data.keypoint_frames import rotation_change
 from training.data.simulation import simulate_pair
 
@@ -44,7 +44,7 @@ CACHE_BYTES = 1 << 30
 MATCH_ATTRIBUTES = ("ratio", "mutual", "zoom", "roll")
 """What a pair holds of each match besides its coordinates."""
 
-PairSource = Callable[[np.random.Generator], LabelledPair]
+PairSource = Callable[[np.random.Generator], LabeledPair]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Batches(torch.utils.data.Dataset):
             *(torch.as_tensor(np.stack(v), dtype=torch.float32) for v in (xs, labels, E_gt))
         )
 
-    def _pair(self, rng: np.random.Generator) -> LabelledPair:
+    def _pair(self, rng: np.random.Generator) -> LabeledPair:
         source = self.sources[rng.choice(len(self.sources), p=self.probabilities)]
         return choose_matches(rng, source(rng), self.matches)
 
@@ -152,7 +152,7 @@ class _Varied:
     source: PairSource
     label_threshold: float
 
-    def __call__(self, rng: np.random.Generator) -> LabelledPair:
+    def __call__(self, rng: np.random.Generator) -> LabeledPair:
         pair, config = self.source(rng), self.config
         if config.crop and rng.random() < config.crop:
             pair = crop_pair(rng, pair, self.label_threshold)
@@ -171,14 +171,14 @@ class _DumpPairs:
             weights = weights * hard_pair_weights(self.dump, hard, label_threshold)
             self.dump.close()
         self.cumulative = np.cumsum(weights)
-        self.cache: dict[int, LabelledPair] = {}
+        self.cache: dict[int, LabeledPair] = {}
         self.cached_bytes = 0
 
-    def __call__(self, rng: np.random.Generator) -> LabelledPair:
+    def __call__(self, rng: np.random.Generator) -> LabeledPair:
         drawn = rng.random() * self.cumulative[-1]
         return self._read(int(np.searchsorted(self.cumulative, drawn, side="right")))
 
-    def _read(self, index: int) -> LabelledPair:
+    def _read(self, index: int) -> LabeledPair:
         """A pair, cached after the first read: opening its datasets takes 5 ms."""
         pair = self.cache.get(index)
         if pair is None:
@@ -229,7 +229,7 @@ def hard_pair_weights(dump: Dump, weight: float, label_threshold: float) -> np.n
     return np.where(hard, weight, 1.0)
 
 
-def choose_matches(rng: np.random.Generator, pair: LabelledPair, count: int) -> LabelledPair:
+def choose_matches(rng: np.random.Generator, pair: LabeledPair, count: int) -> LabeledPair:
     """A random selection of ``count`` matches; some repeat if the pair has too few."""
     total = len(pair.xs)
     if total >= count:
@@ -239,16 +239,14 @@ def choose_matches(rng: np.random.Generator, pair: LabelledPair, count: int) -> 
     return _matches_of(pair, chosen)
 
 
-def _matches_of(pair: LabelledPair, chosen: np.ndarray) -> LabelledPair:
+def _matches_of(pair: LabeledPair, chosen: np.ndarray) -> LabeledPair:
     """The pair reduced to the matches selected by a mask or by indices."""
     known = {name: getattr(pair, name) for name in MATCH_ATTRIBUTES}
     side = {name: None if value is None else value[chosen] for name, value in known.items()}
     return replace(pair, xs=pair.xs[chosen], ys=pair.ys[chosen], **side)
 
 
-def crop_pair(
-    rng: np.random.Generator, pair: LabelledPair, label_threshold: float
-) -> LabelledPair:
+def crop_pair(rng: np.random.Generator, pair: LabeledPair, label_threshold: float) -> LabeledPair:
     """The matches inside a random window of each image; the whole pair if too few are true.
 
     Both windows contain the same true match, so that they show the same part of the scene.
@@ -256,22 +254,20 @@ def crop_pair(
     true = np.flatnonzero(pair.ys < label_threshold)
     if len(true) < MIN_TRUE:
         return pair
-    centre = pair.xs[rng.choice(true)]
+    center = pair.xs[rng.choice(true)]
     inside = np.ones(len(pair.xs), bool)
     for columns in (slice(0, 2), slice(2, 4)):
         x = pair.xs[:, columns]
         half = rng.uniform(*CROP) * np.ptp(x, axis=0) / 2
-        # Anywhere around the centre, not beyond the border of the image.
-        middle = centre[columns] + rng.uniform(-1, 1, 2) * half
+        # Anywhere around the center, not beyond the border of the image.
+        middle = center[columns] + rng.uniform(-1, 1, 2) * half
         middle = np.clip(middle, x.min(axis=0) + half, x.max(axis=0) - half)
         inside &= (np.abs(x - middle) <= half).all(axis=1)
     cropped = _matches_of(pair, inside)
     return cropped if (cropped.ys < label_threshold).sum() >= MIN_TRUE else pair
 
 
-def thin_pair(
-    rng: np.random.Generator, pair: LabelledPair, label_threshold: float
-) -> LabelledPair:
+def thin_pair(rng: np.random.Generator, pair: LabeledPair, label_threshold: float) -> LabeledPair:
     """A harder pair: all outliers, but only a random part of the true matches.
 
     The part is log-uniform between one eighth and all, but at least ``MIN_TRUE`` matches.
@@ -285,10 +281,10 @@ def thin_pair(
     return _matches_of(pair, kept)
 
 
-def turn_pair(rng: np.random.Generator, pair: LabelledPair) -> LabelledPair:
+def turn_pair(rng: np.random.Generator, pair: LabeledPair) -> LabeledPair:
     """The same matches seen by virtually rotated, and perhaps mirrored, cameras.
 
-    Rotating a calibrated camera about its centre is a homography that moves matches exactly, so
+    Rotating a calibrated camera about its center is a homography that moves matches exactly, so
     the new pairs are valid. Epipolar distances are computed again; sizes and angles of keypoints
     change as the homography does at their position.
     """

@@ -9,7 +9,7 @@ import numpy as np
 from lgc_ros.errors import DatasetError
 from training.data.files import image_size, read_lines
 from training.data.scene import PosedScene
-from training.data.sfm import SHARED_POINTS_ABOVE, centred_camera, sfm_image, sfm_scene
+from training.data.sfm import SHARED_POINTS_ABOVE, centered_camera, sfm_image, sfm_scene
 
 # Bundler's camera looks along -z with y up; ours along z with y down.
 _FLIP = np.diag([1.0, -1.0, -1.0])
@@ -51,7 +51,7 @@ def read_bundler(
             continue
         index[number] = len(posed_images)
         R_cw, t_cw = _FLIP @ np.reshape(pose[:9], (3, 3)), _FLIP @ pose[9:]
-        camera = centred_camera(
+        camera = centered_camera(
             path, focal, image_size(path.parent / images / name), (k1, k2, 0.0, 0.0)
         )
         posed_images.append(sfm_image(path.parent / images, name, camera, R_cw, t_cw))
@@ -65,7 +65,7 @@ def _tokens(path: Path):
 
 
 def _read_track(tokens) -> list[int]:
-    """Images that see the next point; position, colour, key and pixel are not needed."""
+    """Images that see the next point; position, color, key and pixel are not needed."""
     for _ in range(6):
         next(tokens)
     track = []

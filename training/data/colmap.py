@@ -91,6 +91,6 @@ def _camera(camera, model_path: Path) -> Camera:
     model, size = _MODELS[name]
     extra = np.asarray(camera.params)[list(camera.extra_params_idxs())]
     K = np.array(camera.calibration_matrix())
-    K[:2, 2] -= 0.5  # COLMAP puts the centre of the first pixel at 0.5, OpenCV at 0
+    K[:2, 2] -= 0.5  # COLMAP puts the center of the first pixel at 0.5, OpenCV at 0
     D = np.pad(extra, (0, size - len(extra)))
     return make_camera(model_path, K, (camera.width, camera.height), D, model)

@@ -1,4 +1,4 @@
-"""OANet's hdf5 dump of labelled pairs: written so that others can read it, and read back.
+"""OANet's hdf5 dump of labeled pairs: written so that others can read it, and read back.
 
 Groups `xs ys Rs ts ratios mutuals cx1s cy1s cx2s cy2s f1s f2s`, each with float32 datasets
 "0".."N-1", one per pair; and our own `zooms rolls`, which other readers ignore.
@@ -20,7 +20,7 @@ OPTIONAL = ("ratios", "mutuals", "zooms", "rolls", "cx1s", "cy1s", "cx2s", "cy2s
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledPair:
+class LabeledPair:
     """Putative matches of one image pair with ground truth.
 
     `xs` (N, 4) normalized coordinates x0 y0 x1 y1; `ys` (N,) squared symmetric epipolar distance
@@ -41,7 +41,7 @@ class LabelledPair:
     K1: np.ndarray | None = None
 
 
-def write_dump(path: Path, pairs: Iterable[LabelledPair]) -> int:
+def write_dump(path: Path, pairs: Iterable[LabeledPair]) -> int:
     """Write the pairs in order; the same pairs give the same bytes. Returns their number."""
     count = -1
     with h5py.File(path, "w") as file:
@@ -71,7 +71,7 @@ class Dump:
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, index: int) -> LabelledPair:
+    def __getitem__(self, index: int) -> LabeledPair:
         if not 0 <= index < self._count:
             raise IndexError(f"pair {index} of {self._count}")
         file = self._open()
@@ -109,7 +109,7 @@ class Dump:
         return self._file
 
 
-def _to_oanet(pair: LabelledPair) -> dict[str, np.ndarray]:
+def _to_oanet(pair: LabeledPair) -> dict[str, np.ndarray]:
     missing = [field.name for field in fields(pair) if getattr(pair, field.name) is None]
     if missing:
         raise ValueError(f"a dump needs {', '.join(missing)} of each pair")
@@ -131,11 +131,11 @@ def _to_oanet(pair: LabelledPair) -> dict[str, np.ndarray]:
     }
 
 
-def _from_oanet(raw: dict[str, np.ndarray]) -> LabelledPair:
+def _from_oanet(raw: dict[str, np.ndarray]) -> LabeledPair:
     xs = raw["xs"].reshape(-1, 4)
     # The paper's own dumps keep a second column (reprojection error) that is not used.
     ys = raw["ys"].reshape(len(xs), -1)[:, 0]
-    return LabelledPair(
+    return LabeledPair(
         xs=xs,
         ys=ys,
         R_10=raw["Rs"].reshape(3, 3),

@@ -8,7 +8,7 @@ from lgc_ros.features.base import Features
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.epipolar import essential_from_pose, symmetric_epipolar_distance
 from lgc_ros.matching.correspondences import correspond, match
-from training.data.dump import LabelledPair
+from training.data.dump import LabeledPair
 
 MIN_MATCHES = 8  # the eight-point algorithm needs as many
 
@@ -20,7 +20,7 @@ def label_pair(
     camera1: Camera,
     R_10: np.ndarray,
     t_10: np.ndarray,
-) -> LabelledPair | None:
+) -> LabeledPair | None:
     """Match two images whose relative pose is known; None if there are too few matches."""
     if min(len(features0), len(features1)) < MIN_MATCHES:
         return None
@@ -28,7 +28,7 @@ def label_pair(
     if len(found) < MIN_MATCHES:
         return None
     t_10 = t_10 / np.linalg.norm(t_10)
-    return LabelledPair(
+    return LabeledPair(
         xs=np.hstack([found.x0, found.x1]),
         ys=symmetric_epipolar_distance(essential_from_pose(R_10, t_10), found.x0, found.x1),
         R_10=R_10,

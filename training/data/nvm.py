@@ -9,7 +9,7 @@ from transforms3d.quaternions import quat2mat
 from lgc_ros.errors import DatasetError
 from training.data.files import image_size, make_camera, read_lines
 from training.data.scene import PosedImage, PosedScene
-from training.data.sfm import SHARED_POINTS_ABOVE, centred_camera, sfm_image, sfm_scene
+from training.data.sfm import SHARED_POINTS_ABOVE, centered_camera, sfm_image, sfm_scene
 
 
 def read_nvm(
@@ -17,7 +17,7 @@ def read_nvm(
 ) -> PosedScene:
     """The first, largest model of an NVM_V3 file; images are relative to the file's folder.
 
-    A camera is a focal length, a quaternion (world to camera), its centre and one distortion.
+    A camera is a focal length, a quaternion (world to camera), its center and one distortion.
     """
     path = Path(path)
     lines = iter(read_lines(path, "give the path of an .nvm file"))
@@ -41,19 +41,19 @@ def read_nvm(
 def _posed_image(model: Path, folder: Path, line: str, fixed: list[float] | None) -> PosedImage:
     name, *tokens = line.split()
     name = name.replace('"', " ")  # how VisualSFM writes a space
-    focal, qw, qx, qy, qz, *centre, radial = (float(token) for token in tokens[:9])
+    focal, qw, qx, qy, qz, *center, radial = (float(token) for token in tokens[:9])
     size = image_size(folder / name)
     # VisualSFM undistorts measurements, x_u = x_d (1 + r |x_d|²); the coefficients of the inverse
     # series x_d = x_u (1 + k1 |x_u|² + ...) are what an OpenCV camera takes.
     k1, k2, k3 = -radial, 3 * radial**2, -12 * radial**3
     D = (k1, k2, 0.0, 0.0, k3) if radial else ()
     if fixed is None:
-        camera = centred_camera(model, focal, size, D)
+        camera = centered_camera(model, focal, size, D)
     else:
         fx, cx, fy, cy = fixed
         camera = make_camera(model, [[fx, 0, cx], [0, fy, cy], [0, 0, 1]], size, D)
     R_cw = quat2mat([qw, qx, qy, qz])
-    return sfm_image(folder, name, camera, R_cw, -R_cw @ centre)
+    return sfm_image(folder, name, camera, R_cw, -R_cw @ center)
 
 
 def _track(line: str) -> list[int]:

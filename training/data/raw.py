@@ -25,7 +25,7 @@ from training.data.pickled_pairs import read_pickled_pairs
 from training.data.scene import PosedImage, PosedScene, pairs_above
 
 PRINCIPAL_POINTS = ("offset", "absolute")
-"""Where K's principal point counts from: the image centre (paper, OANet) or pixel 0, 0 (IMC)."""
+"""Where K's principal point counts from: the image center (paper, OANet) or pixel 0, 0 (IMC)."""
 
 
 def read_raw(
@@ -42,7 +42,7 @@ def read_raw(
     """
     if principal_point not in PRINCIPAL_POINTS:
         raise ConfigError(
-            f"principal_point '{principal_point}' is unknown: use 'offset' (from the image centre,"
+            f"principal_point '{principal_point}' is unknown: use 'offset' (from the image center,"
             " the paper's release and OANet) or 'absolute' (in pixels, image-matching benchmark)"
         )
     folder = Path(folder)

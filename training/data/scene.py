@@ -103,8 +103,8 @@ def usable_pairs(scene: PosedScene, max_pairs: int | None = None, seed: int = 0)
             f"{scene.name}: a pair names image {int(pairs.max())} of {len(scene.images)}; "
             "give the pair list that belongs to these images"
         )
-    centres = np.array([-image.R_cw.T @ image.t_cw for image in scene.images]).reshape(-1, 3)
-    baseline = np.linalg.norm(centres[pairs[:, 0]] - centres[pairs[:, 1]], axis=1)
+    centers = np.array([-image.R_cw.T @ image.t_cw for image in scene.images]).reshape(-1, 3)
+    baseline = np.linalg.norm(centers[pairs[:, 0]] - centers[pairs[:, 1]], axis=1)
     pairs = pairs[baseline > MIN_BASELINE]
     if max_pairs is not None and len(pairs) > max_pairs:
         chosen = np.random.default_rng(seed).choice(len(pairs), max_pairs, replace=False)

@@ -56,8 +56,10 @@ def sfm_scene(
     return PosedScene(name, tuple(images), pairs_above(shared, shared_points_above))
 
 
-def centred_camera(model: Path, focal: float, size: tuple[int, int], D: Sequence[float]) -> Camera:
-    """A camera of Bundler or VisualSFM, which count pixels from the centre of the image."""
+def centered_camera(
+    model: Path, focal: float, size: tuple[int, int], D: Sequence[float]
+) -> Camera:
+    """A camera of Bundler or VisualSFM, which count pixels from the center of the image."""
     width, height = size
     cx, cy = (width - 1) / 2, (height - 1) / 2
     return make_camera(model, [[focal, 0, cx], [0, focal, cy], [0, 0, 1]], size, D)

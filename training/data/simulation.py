@@ -13,7 +13,7 @@ import numpy as np
 from transforms3d.axangles import axangle2mat
 
 from lgc_ros.geometry import epipolar as geometry
-from training.data.dump import LabelledPair
+from training.data.dump import LabeledPair
 from training.data.keypoint_frames import rotation_change
 
 ASPECTS = (0.75, 0.75, 2 / 3, 9 / 16, 0.3, 4 / 3, 1.5)
@@ -38,8 +38,8 @@ class SimulatedCamera:
         return np.array([[self.focal_px, 0, cx], [0, self.focal_px, cy], [0, 0, 1]], np.float32)
 
 
-def simulate_pair(rng: np.random.Generator, matches: int) -> LabelledPair:
-    """One labelled pair of ``matches`` putative matches, 2 to 70 % of them true."""
+def simulate_pair(rng: np.random.Generator, matches: int) -> LabeledPair:
+    """One labeled pair of ``matches`` putative matches, 2 to 70 % of them true."""
     for _ in range(MAX_TRIES):
         view0 = random_camera(rng)
         view1 = view0 if rng.random() < 0.6 else random_camera(rng)
@@ -63,7 +63,7 @@ def simulate_pair(rng: np.random.Generator, matches: int) -> LabelledPair:
     roll = roll + rotation_change(R_10, x0)[1]
     x0 = x0 + noise0
     E = geometry.essential_from_pose(R_10, t_10)
-    return LabelledPair(
+    return LabeledPair(
         xs=np.hstack([x0, x1]).astype(np.float32),
         ys=geometry.symmetric_epipolar_distance(E, x0, x1).astype(np.float32),
         R_10=R_10.astype(np.float32),
@@ -89,10 +89,10 @@ def random_keypoints(rng: np.random.Generator, view: SimulatedCamera, count: int
     """Keypoints in clusters of different density, and some uniformly distributed ones."""
     half = np.array([view.half_width, view.half_height])
     clusters = rng.integers(3, 25)
-    centres = rng.uniform(-1, 1, (clusters, 2))
+    centers = rng.uniform(-1, 1, (clusters, 2))
     spreads = np.exp(rng.uniform(np.log(0.03), np.log(0.5), clusters))
     member = rng.choice(clusters, count, p=rng.dirichlet(np.full(clusters, 0.7)))
-    points = centres[member] + spreads[member, None] * rng.standard_normal((count, 2))
+    points = centers[member] + spreads[member, None] * rng.standard_normal((count, 2))
     uniform = rng.random(count) < rng.uniform(0.05, 0.6)
     points[uniform] = rng.uniform(-1, 1, (uniform.sum(), 2))
     outside = np.abs(points).max(axis=1) > 1
@@ -134,14 +134,14 @@ def random_motion(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         zoom = np.exp(rng.normal(0, 0.3))
         R, t = turn, zoom * target - turn @ target
     elif kind == "forward":
-        centre = rng.choice([-1, 1]) * rng.uniform(0.03, 0.6) * _direction(rng, [0, 0, 1], 0.15)
+        center = rng.choice([-1, 1]) * rng.uniform(0.03, 0.6) * _direction(rng, [0, 0, 1], 0.15)
         R = axangle2mat([0, 1, 0], np.radians(rng.normal(0, 6)))
-        t = -R @ centre
+        t = -R @ center
     elif kind == "sideways":
-        centre = rng.uniform(0.03, 0.8) * _direction(rng, [rng.choice([-1, 1]), 0, 0], 0.3)
-        # Turning back towards the scene keeps it in view.
-        R = axangle2mat([0, 1, 0], np.radians(rng.uniform(-0.3, 1.1) * 45) * centre[0])
-        t = -R @ centre
+        center = rng.uniform(0.03, 0.8) * _direction(rng, [rng.choice([-1, 1]), 0, 0], 0.3)
+        # Turning back toward the scene keeps it in view.
+        R = axangle2mat([0, 1, 0], np.radians(rng.uniform(-0.3, 1.1) * 45) * center[0])
+        t = -R @ center
     elif kind == "free":
         R = axangle2mat(rng.standard_normal(3), np.radians(rng.normal(0, 20)))
         t = -R @ (rng.uniform(0.05, 0.7) * _direction(rng, [0, 0, 0], 1.0))
@@ -196,7 +196,7 @@ def outliers(
 
     There are three kinds of outliers, mixed differently in each pair: any keypoint of image 1,
     some of which attract many matches; a position near the true one (fine texture); and the true
-    position on a neighbouring copy of a repeated structure, on which many outliers agree. The
+    position on a neighboring copy of a repeated structure, on which many outliers agree. The
     latter two look similar to the true match.
     """
     count = len(x1)

@@ -42,15 +42,15 @@ def read_strecha(folder: Path, max_angle_deg: float = 45.0) -> PosedScene:
 
 def _posed_image(folder: Path, path: Path) -> PosedImage:
     camera_path = folder / "gt_dense_cameras" / f"{path.name}.camera"
-    remedy = "it must hold K (9), three zeros, R camera to world (9), centre (3), width, height"
+    remedy = "it must hold K (9), three zeros, R camera to world (9), center (3), width, height"
     values = read_numbers(camera_path, (26,), remedy)
-    K, R_wc, centre = values[:9].reshape(3, 3), values[12:21].reshape(3, 3), values[21:24]
+    K, R_wc, center = values[:9].reshape(3, 3), values[12:21].reshape(3, 3), values[21:24]
     width, height = values[24:].astype(int)
     return PosedImage(
         name=path.name,
         camera=make_camera(camera_path, K, (width, height)),
         R_cw=R_wc.T,
-        t_cw=-R_wc.T @ centre,
+        t_cw=-R_wc.T @ center,
         load=partial(read_image, path),
         path=path,
     )

@@ -57,14 +57,14 @@ def read_sun3d(folder: Path, every: int = 10, visibility_above: float = 0.5) -> 
 
 
 def read_sun3d_depth(path: Path) -> np.ndarray:
-    """Depth (H, W) float32 in metres, 0 = unknown; stored as millimetres, bits rotated by 3."""
+    """Depth (H, W) float32 in meters, 0 = unknown; stored as millimeters, bits rotated by 3."""
     stored = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
     if stored is None or stored.dtype != np.uint16 or stored.ndim != 2:
         raise DatasetError(
             f"{path} is not a readable 16-bit depth image: download this frame again"
         )
-    millimetres = (stored >> 3) | (stored << 13)
-    return millimetres.astype(np.float32) / 1000
+    millimeters = (stored >> 3) | (stored << 13)
+    return millimeters.astype(np.float32) / 1000
 
 
 def depth_visibility(images: list[PosedImage], depths: list[np.ndarray]) -> np.ndarray:

@@ -82,7 +82,7 @@ class FusedNetwork:
         self._input = moved(network.input.weight, dtype)
         self._input_bias = moved(network.input.bias, dtype)[:, None]
         self._weights = [moved(weight) for weight in weights]  # (in, out)
-        self._centred = [
+        self._centered = [
             moved(torch.cat([weight, torch.zeros(1, self._channels)]), dtype) for weight in weights
         ]
         self._gains = moved(gains)
@@ -113,7 +113,7 @@ class FusedNetwork:
         least = count * self._eps
 
         def activate(rows: Tensor, layer: int) -> Tensor:
-            """Clamp centred products in place; returns the factors to scale them with."""
+            """Clamp centered products in place; returns the factors to scale them with."""
             norm = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32)
             deviation = torch.addcmul(least, norm, norm).sqrt_()
             rows.clamp_min_((levels[layer] * deviation).to(self._dtype)[:, None])
@@ -122,10 +122,10 @@ class FusedNetwork:
             return gains[layer] / deviation
 
         def product(weight: Tensor, layer: int, rows_1: Tensor, out: Tensor) -> None:
-            centred = self._centred[layer]
+            centered = self._centered[layer]
             mean = rows_1[:channels].sum(1, dtype=torch.float32).div_(-count)
-            centred[channels] = weight.T @ mean
-            torch.mm(centred.T, rows_1, out=out)
+            centered[channels] = weight.T @ mean
+            torch.mm(centered.T, rows_1, out=out)
 
         torch.addmm(self._input_bias, self._input, inputs.to(self._dtype).T, out=x)
         if valid is not None:
@@ -135,7 +135,7 @@ class FusedNetwork:
             product(self._weights[first], first, x_1, y)
             factors = activate(y, first)
             weight = self._weights[second] * factors[:, None]
-            self._centred[second][:channels] = weight
+            self._centered[second][:channels] = weight
             product(weight, second, y_1, z)
             x.addcmul_(z, activate(z, second).to(self._dtype)[:, None])
         return (self._output @ x).float() + self._output_bias

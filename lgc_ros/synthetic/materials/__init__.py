@@ -1,6 +1,6 @@
 """Procedural textures of rooms and streets, drawn without image files.
 
-Each function takes a `Brush` and returns a painter, which maps a size in metres to BGR float32
+Each function takes a `Brush` and returns a painter, which maps a size in meters to BGR float32
 albedo in [0, 1]. Bricks, tiles, wallpaper and windows repeat on purpose: repeated structure gives
 outliers that agree with one another, as real buildings do. The order in which a painter draws
 random numbers is part of the world: changing it changes every rendered sequence.

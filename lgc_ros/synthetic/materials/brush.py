@@ -1,4 +1,4 @@
-"""Random generator, noise and colours shared by all painters."""
+"""Random generator, noise and colors shared by all painters."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from lgc_ros.synthetic.renderer import ALIGN
 
 Painter = Callable[[float, float], np.ndarray]
-"""Width and height in metres to BGR float32 albedo in [0, 1]."""
+"""Width and height in meters to BGR float32 albedo in [0, 1]."""
 
-# BGR colours of rooms and streets: mostly earth tones, greens and blues.
+# BGR colors of rooms and streets: mostly earth tones, greens and blues.
 PIGMENTS = np.array(
     [
         (0.72, 0.88, 1.0),  # cream
@@ -26,7 +26,7 @@ PIGMENTS = np.array(
         (1.0, 0.62, 0.35),  # blue
         (1.0, 0.9, 0.78),  # ice
         (0.8, 0.78, 1.0),  # rose
-        (1.0, 0.98, 0.95),  # grey
+        (1.0, 0.98, 0.95),  # gray
         (0.85, 0.95, 1.0),  # stone
     ],
     np.float32,
@@ -35,7 +35,7 @@ PIGMENTS = np.array(
 
 @dataclass(frozen=True, eq=False)
 class Brush:
-    """A random generator, a sheet of fractal noise to cut from, and texels per metre."""
+    """A random generator, a sheet of fractal noise to cut from, and texels per meter."""
 
     rng: np.random.Generator
     sheet: np.ndarray
@@ -53,11 +53,11 @@ class Brush:
         return cls(rng, sheet / sheet.std(), detail * cls.density)
 
     def finer(self, factor: float) -> Brush:
-        """The same brush with `factor` times as many texels per metre."""
+        """The same brush with `factor` times as many texels per meter."""
         return Brush(self.rng, self.sheet, self.density * factor)
 
     def shape(self, width: float, height: float) -> tuple[int, int]:
-        """Rows and columns of a texture of this size in metres."""
+        """Rows and columns of a texture of this size in meters."""
         return tuple(max(round(m * self.density / ALIGN), 1) * ALIGN for m in (height, width))
 
     def noise(self, shape: tuple[int, int], stretch=(1.0, 1.0)) -> np.ndarray:
@@ -70,16 +70,16 @@ class Brush:
             cut = cut[::-1, ::-1]
         return cv2.resize(cut, shape[::-1], interpolation=cv2.INTER_LINEAR)
 
-    def colour(self, low: float = 0.2, high: float = 0.9, saturation: float = 0.5) -> np.ndarray:
+    def color(self, low: float = 0.2, high: float = 0.9, saturation: float = 0.5) -> np.ndarray:
         """A random pigment with brightness in [low, high] and bounded saturation."""
         value, amount = self.rng.uniform(low, high), self.rng.uniform(0.5, 1) * saturation
         pigment = PIGMENTS[self.rng.integers(len(PIGMENTS))]
         return (value * (1 - amount + amount * pigment)).astype(np.float32)
 
-    def vary(self, colour: np.ndarray, amount: float) -> np.ndarray:
-        """A random colour close to the given one."""
+    def vary(self, color: np.ndarray, amount: float) -> np.ndarray:
+        """A random color close to the given one."""
         change = 1 + amount * (self.rng.standard_normal() + 0.1 * self.rng.standard_normal(3))
-        return np.clip(colour * change, 0.02, 1).astype(np.float32)
+        return np.clip(color * change, 0.02, 1).astype(np.float32)
 
 
 def one_of(rng: np.random.Generator, *choices):
@@ -87,6 +87,6 @@ def one_of(rng: np.random.Generator, *choices):
     return choices[rng.integers(len(choices))]
 
 
-def tint(colour: np.ndarray, tone: np.ndarray) -> np.ndarray:
-    """Colour (3,) or (H, W, 3) times a tone (H, W), clipped to [0, 1]."""
-    return np.clip(colour * tone[..., None], 0, 1)
+def tint(color: np.ndarray, tone: np.ndarray) -> np.ndarray:
+    """Color (3,) or (H, W, 3) times a tone (H, W), clipped to [0, 1]."""
+    return np.clip(color * tone[..., None], 0, 1)

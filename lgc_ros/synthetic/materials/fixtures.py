@@ -13,10 +13,10 @@ from lgc_ros.synthetic.materials.surfaces import bricks, masonry, plaster, timbe
 def slats(brush: Brush) -> Painter:
     """The side of a wooden crate: nailed boards in a frame."""
     base = brush.vary(timber(brush), 0.1)
-    colours = [brush.vary(base, 0.14) for _ in range(4)]
+    colors = [brush.vary(base, 0.14) for _ in range(4)]
 
     def paint(width, height):
-        boards, _ = masonry(brush, width, height, (9.0, 0.11), colours, 0.01, 0.05, 0, 0.0)
+        boards, _ = masonry(brush, width, height, (9.0, 0.11), colors, 0.01, 0.05, 0, 0.0)
         rows, columns = boards.shape[:2]
         boards = tint(boards, 1 + 0.13 * brush.noise((rows, columns), (1, 14)))
         edge = max(int(0.06 * brush.density), 4)
@@ -38,7 +38,7 @@ def slats(brush: Brush) -> Painter:
 def drawers(brush: Brush) -> Painter:
     """The front of a cabinet: identical drawers or doors with handles."""
     rng = brush.rng
-    body = wood(brush) if rng.random() < 0.6 else plaster(brush, brush.colour(0.4, 0.85, 0.6))
+    body = wood(brush) if rng.random() < 0.6 else plaster(brush, brush.color(0.4, 0.85, 0.6))
     size = rng.uniform(0.35, 0.6), rng.uniform(0.18, 0.4)
 
     def paint(width, height):
@@ -78,7 +78,7 @@ def bars(brush: Brush) -> Painter:
 
 def door(brush: Brush) -> Painter:
     """A panelled door in its frame."""
-    leaf = wood(brush) if brush.rng.random() < 0.6 else plaster(brush, brush.colour(0.5, 0.9, 0.6))
+    leaf = wood(brush) if brush.rng.random() < 0.6 else plaster(brush, brush.color(0.5, 0.9, 0.6))
 
     def paint(width, height):
         face = leaf(width, height)
@@ -125,12 +125,12 @@ def window(brush: Brush) -> Painter:
 
 
 def facade(brush: Brush) -> Painter:
-    """A house front: storeys of identical windows with sills."""
+    """A house front: stories of identical windows with sills."""
     rng = brush.rng
     wall = bricks(brush) if rng.random() < 0.5 else plaster(brush)
     step = rng.uniform(1.6, 2.6), rng.uniform(2.8, 3.4)
     size = rng.uniform(0.45, 0.65), rng.uniform(0.5, 0.65)
-    trim, glass = brush.colour(0.5, 0.95, 0.2), brush.colour(0.15, 0.4, 0.4)
+    trim, glass = brush.color(0.5, 0.95, 0.2), brush.color(0.15, 0.4, 0.4)
 
     def paint(width, height):
         front = wall(width, height)

@@ -8,8 +8,8 @@ import numpy as np
 from lgc_ros.synthetic.materials.brush import Brush, Painter, tint
 
 
-def masonry(brush: Brush, width, height, cell, colours, gap, gap_colour, shift=0.0, wear=0.06):
-    """Rectangular cells in rows (bricks, tiles, planks), each with its own colour.
+def masonry(brush: Brush, width, height, cell, colors, gap, gap_color, shift=0.0, wear=0.06):
+    """Rectangular cells in rows (bricks, tiles, planks), each with its own color.
 
     Every second row is shifted by `shift` of a cell, or every row at random if `shift` is None.
     Returns the albedo and the cell number of every texel; its parity alternates like a chessboard.
@@ -23,7 +23,7 @@ def masonry(brush: Brush, width, height, cell, colours, gap, gap_colour, shift=0
     x = np.arange(columns, dtype=np.float32)[None] + offset.astype(np.float32)
     column = np.floor(x / cell_w).astype(np.int32)
     number = row * 13 + column
-    mixed = np.array(colours)[rng.integers(len(colours), size=499)]
+    mixed = np.array(colors)[rng.integers(len(colors), size=499)]
     mixed *= 1 + 0.09 * rng.standard_normal((499, 1), np.float32)
     half = 0.5 * gap * brush.density
     edge = np.minimum((x - column * cell_w), (column + 1) * cell_w - x)
@@ -31,8 +31,8 @@ def masonry(brush: Brush, width, height, cell, colours, gap, gap_colour, shift=0
     inside = np.clip(edge + 0.5, 0, 1)[..., None]
     bevel = 0.85 + 0.15 * np.clip(edge / (4 * half + 2), 0, 1)
     tone = (1 + wear * brush.noise((rows, columns))) * bevel
-    gap_colour = np.float32(gap_colour)
-    return tint(gap_colour + (mixed[(number * 37) % 499] - gap_colour) * inside, tone), number
+    gap_color = np.float32(gap_color)
+    return tint(gap_color + (mixed[(number * 37) % 499] - gap_color) * inside, tone), number
 
 
 def bricks(brush: Brush) -> Painter:
@@ -46,15 +46,15 @@ def bricks(brush: Brush) -> Painter:
     )
     mortar = np.float32(brush.rng.uniform(0.45, 0.75))
     scale = brush.rng.uniform(0.9, 1.4)
-    colours = [brush.vary(clay, 0.12) for _ in range(5)]
+    colors = [brush.vary(clay, 0.12) for _ in range(5)]
     cell = (0.24 * scale, 0.075 * scale)
-    return lambda w, h: masonry(brush, w, h, cell, colours, 0.012, mortar, 0.5, 0.11)[0]
+    return lambda w, h: masonry(brush, w, h, cell, colors, 0.012, mortar, 0.5, 0.11)[0]
 
 
 def tiles(brush: Brush) -> Painter:
-    """Square tiles, plain or chequered, with worn glaze."""
-    first = brush.colour(0.55, 0.9, 0.4)
-    second = brush.colour(0.15, 0.6, 0.6) if brush.rng.random() < 0.6 else first
+    """Square tiles, plain or checkered, with worn glaze."""
+    first = brush.color(0.55, 0.9, 0.4)
+    second = brush.color(0.15, 0.6, 0.6) if brush.rng.random() < 0.6 else first
     side, speckle = brush.rng.uniform(0.18, 0.4), brush.rng.uniform(0.04, 0.08)
 
     def paint(width, height):
@@ -88,11 +88,11 @@ def timber(brush: Brush) -> np.ndarray:
 def planks(brush: Brush) -> Painter:
     """Floorboards, each with its own grain and shade."""
     base = timber(brush)
-    colours = [brush.vary(base, 0.13) for _ in range(7)]
+    colors = [brush.vary(base, 0.13) for _ in range(7)]
     cell = (brush.rng.uniform(0.8, 1.8), brush.rng.uniform(0.08, 0.16))
 
     def paint(width, height):
-        boards, index = masonry(brush, width, height, cell, colours, 0.005, 0.08, None, 0.0)
+        boards, index = masonry(brush, width, height, cell, colors, 0.005, 0.08, None, 0.0)
         shape = boards.shape[:2]
         grain = brush.noise(shape, (1, 12))
         # A phase per board interrupts the grain where boards meet.
@@ -105,7 +105,7 @@ def planks(brush: Brush) -> Painter:
 
 def plaster(brush: Brush, tone: np.ndarray | None = None) -> Painter:
     """Painted plaster: roller grain, mottling, scuffs and scratches."""
-    base = brush.colour(0.6, 0.9, 0.25) if tone is None else tone
+    base = brush.color(0.6, 0.9, 0.25) if tone is None else tone
 
     def paint(width, height):
         shape = brush.shape(width, height)
@@ -124,7 +124,7 @@ def plaster(brush: Brush, tone: np.ndarray | None = None) -> Painter:
 
 def wallpaper(brush: Brush) -> Painter:
     """A motif repeated in a half-drop pattern."""
-    ground, ink = brush.colour(0.7, 0.92, 0.3), brush.colour(0.15, 0.45, 0.6)
+    ground, ink = brush.color(0.7, 0.92, 0.3), brush.color(0.15, 0.45, 0.6)
     step = brush.rng.uniform(0.18, 0.4)
     side = max(int(step * brush.density), 16)
     motif = _motif(brush, side)
@@ -146,12 +146,12 @@ def wallpaper(brush: Brush) -> Painter:
 def _motif(brush: Brush, side: int) -> np.ndarray:
     """A mirrored figure of petals and rings; coverage in [0, 1]."""
     canvas = np.zeros((side, side), np.uint8)
-    centre, rng = np.array([side / 2, side / 2]), brush.rng
+    center, rng = np.array([side / 2, side / 2]), brush.rng
     petals = int(rng.integers(4, 9))
     axes = (int(side * rng.uniform(0.1, 0.2)), int(side * rng.uniform(0.03, 0.08)))
     for k in range(petals):
         angle = 360 * k / petals + 90
-        tip = centre + side * 0.22 * np.array(
+        tip = center + side * 0.22 * np.array(
             [np.cos(np.radians(angle)), np.sin(np.radians(angle))]
         )
         middle = tuple(int(v) for v in tip)
@@ -167,8 +167,8 @@ def _motif(brush: Brush, side: int) -> np.ndarray:
 
 
 def fabric(brush: Brush) -> Painter:
-    """Woven cloth, plain or chequered."""
-    base, other = brush.colour(0.2, 0.7, 0.6), brush.colour(0.2, 0.8, 0.6)
+    """Woven cloth, plain or checkered."""
+    base, other = brush.color(0.2, 0.7, 0.6), brush.color(0.2, 0.8, 0.6)
     step = brush.rng.uniform(0.06, 0.16) if brush.rng.random() < 0.5 else None
 
     def paint(width, height):
@@ -186,7 +186,7 @@ def fabric(brush: Brush) -> Painter:
 
 
 def ceiling_panels(brush: Brush) -> Painter:
-    """A grid of mineral-fibre panels with pinholes."""
+    """A grid of mineral-fiber panels with pinholes."""
     side = brush.rng.uniform(0.5, 0.65)
     white = brush.vary(np.array((0.84, 0.86, 0.87), np.float32), 0.03)
 
@@ -200,7 +200,7 @@ def ceiling_panels(brush: Brush) -> Painter:
 
 def concrete(brush: Brush) -> Painter:
     """Cast concrete or asphalt: grain, pores and cracks."""
-    base = brush.colour(0.3, 0.6, 0.1)
+    base = brush.color(0.3, 0.6, 0.1)
 
     def paint(width, height):
         shape = brush.shape(width, height)
@@ -215,11 +215,11 @@ def concrete(brush: Brush) -> Painter:
 
 def cobbles(brush: Brush) -> Painter:
     """Paving stones."""
-    stone = brush.colour(0.4, 0.65, 0.12)
-    colours = [brush.vary(stone, 0.15) for _ in range(5)]
+    stone = brush.color(0.4, 0.65, 0.12)
+    colors = [brush.vary(stone, 0.15) for _ in range(5)]
     scale = brush.rng.uniform(0.16, 0.4)
     cell = (scale * brush.rng.uniform(1, 1.6), scale)
-    return lambda w, h: masonry(brush, w, h, cell, colours, 0.02, 0.2, 0.5, 0.1)[0]
+    return lambda w, h: masonry(brush, w, h, cell, colors, 0.02, 0.2, 0.5, 0.1)[0]
 
 
 def foliage(brush: Brush) -> Painter:
@@ -236,7 +236,7 @@ def foliage(brush: Brush) -> Painter:
 
 def rug(brush: Brush) -> Painter:
     """A carpet with a border around a repeated motif."""
-    ground, frame, ink = (brush.colour(0.15, 0.75, 0.8) for _ in range(3))
+    ground, frame, ink = (brush.color(0.15, 0.75, 0.8) for _ in range(3))
     weave = fabric(brush)
 
     def paint(width, height):

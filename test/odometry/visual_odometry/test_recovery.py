@@ -37,8 +37,8 @@ def make_uncertain(odometry):
 
 
 def draw_to_the_camera(odometry):
-    centre = odometry.map.keyframes[-1].center
-    odometry.map.points = centre + 1e-7 * (odometry.map.points - centre)
+    center = odometry.map.keyframes[-1].center
+    odometry.map.points = center + 1e-7 * (odometry.map.points - center)
 
 
 @pytest.mark.parametrize("spoil", [make_uncertain, draw_to_the_camera])
@@ -126,7 +126,7 @@ def test_lost_for_long_it_reinitializes_at_the_last_pose(source, walk):
 @pytest.mark.slow
 @pytest.mark.parametrize("moving", [False, True])
 def test_a_view_covered_for_long_is_found_again(source, walk, moving):
-    """What covers it is full of keypoints, so odometry begins anew on that meanwhile."""
+    """What covers it is full of keypoints, so odometry re-initializes on it meanwhile."""
     cover = SyntheticSource("walk", 12, rate_hz=10.0, camera=CAMERA, kind="street", seed=7)
     covered = [picture_of(walk[10], cover[i if moving else 0].image) for i in range(12)]
     frames = walk[:10] + covered + walk[10:13]

@@ -1,11 +1,11 @@
-"""Metres from scale sources, and covariances of the size of the errors."""
+"""Meters from scale sources, and covariances of the size of the errors."""
 
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from walks import CAMERA, in_metres, process, standing_still, statuses, tracked, truth
+from walks import CAMERA, in_meters, process, standing_still, statuses, tracked, truth
 
 from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory
 from lgc_ros.odometry.visual_odometry import VisualOdometry
@@ -14,7 +14,7 @@ from lgc_ros.sources.synthetic import SyntheticSource
 
 @pytest.mark.parametrize(
     ("options", "tolerance"),
-    [(in_metres("depth"), 0.02), (in_metres("constant_speed", speed_mps=0.8), 0.1)],
+    [(in_meters("depth"), 0.02), (in_meters("constant_speed", speed_mps=0.8), 0.1)],
     ids=["depth", "constant_speed"],
 )
 def test_a_scale_source_gives_metric_scale(walk, options, tolerance):
@@ -25,7 +25,7 @@ def test_a_scale_source_gives_metric_scale(walk, options, tolerance):
 
 
 def test_wheel_odometry_gives_metric_scale(walk):
-    odometry = VisualOdometry(in_metres("odom"))
+    odometry = VisualOdometry(in_meters("odom"))
     states = [odometry.process(frame, frame.T_wc) for frame in walk[:20]]
     errors = evaluate_trajectory(tracked(states), truth(walk))
     assert errors.scale == pytest.approx(1.0, abs=0.03)
@@ -77,7 +77,7 @@ def test_the_covariance_is_of_the_size_of_the_errors(source, walk):
     )
     squares = []
     for frames in (walk, *map(list, others)):
-        states = process(frames, in_metres("depth"))
+        states = process(frames, in_meters("depth"))
         squares.append(squared_errors(states, frames).mean())
     assert 2.5 < np.mean(squares) < 12
 
@@ -93,7 +93,7 @@ def position_errors_m(states, frames):
     )
 
 
-def in_metres_from_the_first_step(states, frames):
+def in_meters_from_the_first_step(states, frames):
     """Whether nothing but the origin and true positions was published, and the robot set out."""
     moved = np.array([np.linalg.norm(state.T_wc[:3, 3]) for state in states])
     errors = position_errors_m(states, frames)
@@ -106,9 +106,9 @@ def in_metres_from_the_first_step(states, frames):
 
 
 def test_wheel_odometry_that_starts_late_makes_all_positions_metric(walk):
-    odometry = VisualOdometry(in_metres("odom"))
+    odometry = VisualOdometry(in_meters("odom"))
     states = [odometry.process(f, None if f in walk[:8] else f.T_wc) for f in walk]
-    assert in_metres_from_the_first_step(states, walk)
+    assert in_meters_from_the_first_step(states, walk)
     held = states[7]
     assert held.status == "initializing"
     assert "wheel odometry" in held.message
@@ -116,7 +116,7 @@ def test_wheel_odometry_that_starts_late_makes_all_positions_metric(walk):
 
 def test_late_wheel_odometry_gives_metric_scale_from_the_first_step(walk):
     """Three frames after its image; only the latest poses are remembered."""
-    odometry, states = VisualOdometry(in_metres("odom")), []
+    odometry, states = VisualOdometry(in_meters("odom")), []
 
     def wheels(index):
         age = len(states) - index
@@ -124,7 +124,7 @@ def test_late_wheel_odometry_gives_metric_scale_from_the_first_step(walk):
 
     for index, frame in enumerate(walk):
         states.append(odometry.process(frame, partial(wheels, index)))
-    assert in_metres_from_the_first_step(states, walk)
+    assert in_meters_from_the_first_step(states, walk)
     assert odometry.scale_warning() == ""
     assert states[-1].scale_sigma < 0.1
 
@@ -132,15 +132,15 @@ def test_late_wheel_odometry_gives_metric_scale_from_the_first_step(walk):
 @pytest.mark.parametrize("missing", [3, 12])
 def test_depth_that_starts_late_makes_all_positions_metric(walk, missing):
     frames = [replace(frame, depth=None) for frame in walk[:missing]] + walk[missing:]
-    states = process(frames, in_metres("depth"))
-    assert in_metres_from_the_first_step(states, walk)
+    states = process(frames, in_meters("depth"))
+    assert in_meters_from_the_first_step(states, walk)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("measured", ["odom", "depth"])
 def test_without_a_measurement_the_position_is_held_for_a_while_then_up_to_scale(walk, measured):
     frames = [replace(frame, depth=None) for frame in walk]
-    options = in_metres(measured, wait_s=0.5)
+    options = in_meters(measured, wait_s=0.5)
     states = process(frames, options)
     free = statuses(states).index("ok")
     landmarks = next(i for i, state in enumerate(states) if state.counts.get("landmarks"))
@@ -165,7 +165,7 @@ def test_a_robot_that_stands_still_does_not_use_up_the_waiting_time(walk):
     standing = standing_still(walk[set_out], 20)
     shift_ns = standing[-1].stamp_ns - walk[set_out].stamp_ns
     on = [replace(frame, stamp_ns=frame.stamp_ns + shift_ns) for frame in walk[set_out + 1 :]]
-    odometry = VisualOdometry(in_metres("odom", wait_s=1.0))
+    odometry = VisualOdometry(in_meters("odom", wait_s=1.0))
     for frame in walk[:set_out] + standing:
         assert odometry.process(frame).status != "ok"
     states = [odometry.process(frame, frame.T_wc) for frame in on]
@@ -184,9 +184,9 @@ def test_the_first_pose_has_a_covariance_that_a_filter_can_use(walked):
 
 
 def test_the_velocity_follows_a_correction_of_the_scale(walk):
-    """Metres that come after the waiting time correct the map by a factor of several."""
+    """Meters that come after the waiting time correct the map by a factor of several."""
     frames = [replace(frame, depth=None) for frame in walk[:12]] + walk[12:]
-    states = process(frames, in_metres("depth", wait_s=0.0))
+    states = process(frames, in_meters("depth", wait_s=0.0))
     known = next(i for i, state in enumerate(states) if state.scale_sigma < 0.1)
     before, now = (np.linalg.norm(states[i].twist[:3]) for i in (known - 1, known))
     assert before > 2 * now
@@ -195,7 +195,7 @@ def test_the_velocity_follows_a_correction_of_the_scale(walk):
 
 def test_late_scale_leaves_the_earlier_trajectory_uncertain(walk):
     frames = [replace(frame, depth=None) for frame in walk[:12]] + walk[12:]
-    states = process(frames, in_metres("depth", wait_s=0.0))
+    states = process(frames, in_meters("depth", wait_s=0.0))
     position, true = states[-1].T_wc[:3, 3], (np.linalg.inv(walk[0].T_wc) @ walk[-1].T_wc)[:3, 3]
     assert np.linalg.norm(position - true) > 0.1
     C = states[-1].covariance[:3, :3]

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.campaign
 
 IMAGES = 9000  # five minutes of a camera with 30 images per second
 INTERVAL_NS = 33_333_333
-NOISE = 4.0  # grey levels
+NOISE = 4.0  # gray levels
 # In units of the first baseline, which is the step between two views, and in radians.
 HELD_POSITION, HELD_ROTATION = 0.02, 0.002
 SEED = 20180618

@@ -85,7 +85,7 @@ def test_covariance_is_finite_and_grows_and_velocity_matches_the_poses(camera, f
     velocity = np.array([linear.x, linear.y, linear.z])
     in_base = moved[:3, :3].T @ moved[:3, 3] * RATE_HZ
     np.testing.assert_allclose(velocity, in_base, atol=0.02 * np.linalg.norm(in_base))
-    # Without metres, the speed may be wrong by itself, but for the swing of the base.
+    # Without meters, the speed may be wrong by itself, but for the swing of the base.
     of_velocity = np.reshape(twist.covariance, (6, 6))[:3, :3]
     assert velocity @ of_velocity @ velocity > 0.5 * (velocity @ velocity) ** 2
 

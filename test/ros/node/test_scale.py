@@ -66,7 +66,7 @@ def wheel_odometry(camera, frames, source):
     return messages
 
 
-def assert_metres_from_the_first_step(answers, frames):
+def assert_meters_from_the_first_step(answers, frames):
     """Twice the truth; before that, a position that is held and owns up to it."""
     # The first two answers come before there are landmarks.
     first = next(i for i in range(2, len(answers)) if answers[i].pose.covariance[0] < 1.0)
@@ -100,7 +100,7 @@ def test_late_wheel_odometry_gives_metric_scale_from_the_first_motion(
                 answers.append(camera.show(frame))
         report = fresh_report(robot)
         robot.node.destroy_publisher(wheels)
-    assert_metres_from_the_first_step(answers, frames)
+    assert_meters_from_the_first_step(answers, frames)
     assert values(report)["scale_known"].endswith("%")
     assert "no scale" not in report.message
 
@@ -116,7 +116,7 @@ def test_late_depth_gives_metric_scale_from_the_first_motion(robot, camera, fram
                 depths.publish(message)
             answers.append(camera.show(frame))
         robot.node.destroy_publisher(depths)
-    assert_metres_from_the_first_step(answers, frames)
+    assert_meters_from_the_first_step(answers, frames)
 
 
 def test_wheel_odometry_gives_metric_scale(robot, camera, frames, source):

@@ -58,7 +58,7 @@ def test_inlier_ratios_span_two_to_seventy_percent(pairs):
     ratios = np.array([(pair.ys < 1e-4).mean() for pair in pairs])
     assert ratios.min() < 0.1
     assert ratios.max() > 0.5
-    # Wrong matches may lie on the right line by chance.
+    # Outliers may lie on the true epipolar line by chance.
     assert ratios.max() < 0.9
     for pair in pairs:
         assert (pair.ys < 1e-4).sum() >= 8

@@ -20,7 +20,7 @@ from training.data.batches import (
     thin_pair,
     turn_pair,
 )
-from training.data.dump import Dump, LabelledPair, write_dump
+from training.data.dump import Dump, LabeledPair, write_dump
 from training.data.simulation import simulate_pair
 
 SIMULATION = (SourceConfig("simulation"),)
@@ -29,7 +29,7 @@ SIMULATION = (SourceConfig("simulation"),)
 def exact_pair(seed=0, points=60):
     scene = random_scene(seed, points)
     count = len(scene.x0)
-    return LabelledPair(
+    return LabeledPair(
         xs=np.hstack([scene.x0, scene.x1]).astype(np.float32),
         ys=np.zeros(count, np.float32),
         R_10=scene.R_10.astype(np.float32),

@@ -68,7 +68,7 @@ def test_colmap_models_explain_their_own_observations(colmap_model, model, form,
     for image in scene.images:
         observed = [p for p in by_name[image.name].points2D if p.has_point3D()]
         points = np.array([reconstruction.points3D[p.point3D_id].xyz for p in observed])
-        # COLMAP's first pixel is centred at 0.5, ours at 0.
+        # COLMAP's first pixel is centered at 0.5, ours at 0.
         pixels = np.array([p.xy for p in observed]) - 0.5
         projected = image.camera.project(points @ image.R_cw.T + image.t_cw)
         np.testing.assert_allclose(projected, pixels, atol=1e-3)
@@ -112,7 +112,7 @@ def radially_distorted(x, k1, k2):
 
 
 def write_bundler(folder, world, write_image, k1=0.0, k2=0.0):
-    """Write the world as Bundler describes its format: looking along -z, y up, centred pixels."""
+    """Write the world as Bundler describes its format: looking along -z, y up, centered pixels."""
     flip = np.diag([1, -1, -1])
     cameras, names = [], []
     for i in range(len(world)):
@@ -125,12 +125,12 @@ def write_bundler(folder, world, write_image, k1=0.0, k2=0.0):
     cameras += ["0 0 0", "0 0 0", "0 0 0", "0 0 0", "0 0 0"]
     names.append("img/lost.png")
     write_image(folder / "img/lost.png")
-    pixels, centre = [], (np.array(world.size) - 1) / 2
+    pixels, center = [], (np.array(world.size) - 1) / 2
     for i in range(len(world)):
         P = world.points @ (flip @ world.R_cw[i]).T + flip @ world.t_cw[i]
         p = -P[:, :2] / P[:, 2:]
         p = FOCAL * radially_distorted(p, k1, k2)
-        pixels.append(centre + p * (1, -1))  # the image's y axis points down
+        pixels.append(center + p * (1, -1))  # the image's y axis points down
     points = []
     for number, point in enumerate(world.points):
         # The first 20 points are seen by all, the others by images 0 and 1 only.
@@ -173,18 +173,18 @@ def test_bundler_errors_name_the_file(tmp_path, world, write_image):
 
 
 def write_nvm(folder, world, write_image, radial=0.0, header="NVM_V3", K=None):
-    """Write the world as VisualSFM's manual says: quaternion, centre, undistortion coefficient."""
+    """Write the world as VisualSFM's manual says: quaternion, center, undistortion coefficient."""
     K = np.diag([FOCAL, FOCAL, 1.0]) if K is None else K
-    centre = (np.array(world.size) - 1) / 2 if K[0, 2] == 0 else K[:2, 2]
+    center = (np.array(world.size) - 1) / 2 if K[0, 2] == 0 else K[:2, 2]
     cameras, pixels = [], []
     for i in range(len(world)):
-        numbers = [FOCAL, *mat2quat(world.R_cw[i]), *world.centre(i), radial, 0]
+        numbers = [FOCAL, *mat2quat(world.R_cw[i]), *world.center(i), radial, 0]
         cameras.append(f'my"photo{i}.png\t' + " ".join(map(repr, map(float, numbers))))
         write_image(folder / f"my photo{i}.png")
         x = distorted = world.normalized(i)
         for _ in range(50):  # solve x = distorted (1 + radial |distorted|²)
             distorted = x / (1 + radial * (distorted**2).sum(axis=1, keepdims=True))
-        pixels.append(centre + distorted * K[[0, 1], [0, 1]])
+        pixels.append(center + distorted * K[[0, 1], [0, 1]])
     points = []
     for number, point in enumerate(world.points):
         track = range(len(world)) if number < 20 else (0, 1)

@@ -16,7 +16,7 @@ START_NS = 1_600_000_000_123_456_789
 
 
 def camera_to_world(world, index):
-    return np.column_stack([world.R_cw[index].T, world.centre(index)])
+    return np.column_stack([world.R_cw[index].T, world.center(index)])
 
 
 def tum_line(stamp_ns, pose_wc):
@@ -240,7 +240,7 @@ def strecha(tmp_path, world, write_image):
     (folder / "gt_dense_cameras").mkdir(parents=True)
     for i in range(len(world)):
         write_image(folder / "images" / f"{i:04d}.jpg")
-        blocks = [world.K, np.zeros((1, 3)), world.R_cw[i].T, world.centre(i)[None]]
+        blocks = [world.K, np.zeros((1, 3)), world.R_cw[i].T, world.center(i)[None]]
         text = "\n".join(" ".join(map(repr, map(float, row))) for row in np.vstack(blocks))
         (folder / "gt_dense_cameras" / f"{i:04d}.jpg.camera").write_text(
             f"{text}\n{world.size[0]} {world.size[1]}\n"

@@ -33,8 +33,8 @@ def test_a_seed_is_a_scene(scene):
 def test_cameras_stand_in_the_open_and_are_rotations(scene):
     layout = build_scene(3, "room", 0.05)
     for image in scene.images:
-        centre = -image.R_cw.T @ image.t_cw
-        assert layout.clearance(centre[None])[0] > 0.3
+        center = -image.R_cw.T @ image.t_cw
+        assert layout.clearance(center[None])[0] > 0.3
         np.testing.assert_allclose(image.R_cw @ image.R_cw.T, np.eye(3), atol=1e-9)
         assert np.linalg.det(image.R_cw) == pytest.approx(1)
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from lgc_ros.errors import DatasetError
-from training.data.dump import Dump, LabelledPair, write_dump
+from training.data.dump import Dump, LabeledPair, write_dump
 
 
 def random_pair(seed, count=20):
     rng = np.random.default_rng(seed)
-    return LabelledPair(
+    return LabeledPair(
         xs=rng.normal(size=(count, 4)).astype(np.float32),
         ys=rng.random(count).astype(np.float32),
         R_10=np.eye(3, dtype=np.float32),

@@ -66,8 +66,8 @@ def test_pairs_have_more_visibility_than_the_threshold(raw):
 
 
 def test_the_convention_must_be_a_known_one(raw):
-    with pytest.raises(ConfigError, match=r"'centre' is unknown.*'offset'.*'absolute'"):
-        read_raw(raw(), principal_point="centre")
+    with pytest.raises(ConfigError, match=r"'center' is unknown.*'offset'.*'absolute'"):
+        read_raw(raw(), principal_point="center")
 
 
 def test_a_file_missing_from_a_list_is_named(raw):

@@ -13,19 +13,19 @@ from training.data.sun3d import read_sun3d, read_sun3d_depth
 WALL_M = 5.0
 
 
-def encode(millimetres):
-    millimetres = np.asarray(millimetres, np.uint16)
-    return (millimetres << 3) | (millimetres >> 13)
+def encode(millimeters):
+    millimeters = np.asarray(millimeters, np.uint16)
+    return (millimeters << 3) | (millimeters >> 13)
 
 
 def plane_depth(world, index):
-    """Depth in millimetres of the wall z = WALL_M in the world."""
+    """Depth in millimeters of the wall z = WALL_M in the world."""
     width, height = world.size
     u, v = np.meshgrid(np.arange(width), np.arange(height))
     rays = (
         np.stack([u, v, np.ones_like(u)], axis=-1) @ np.linalg.inv(world.K).T @ world.R_cw[index]
     )
-    depth = (WALL_M - world.centre(index)[2]) / rays[..., 2]
+    depth = (WALL_M - world.center(index)[2]) / rays[..., 2]
     return np.rint(1000 * depth).astype(np.uint16)
 
 
@@ -49,7 +49,7 @@ def sequence(tmp_path, world):
         cv2.imwrite(
             str(folder / "depth" / f"{i + 1:07d}-{stamp:012d}.png"), encode(plane_depth(world, i))
         )
-        poses.append(np.column_stack([world.R_cw[i].T, world.centre(i)]))
+        poses.append(np.column_stack([world.R_cw[i].T, world.center(i)]))
     np.savetxt(folder / "extrinsics" / "20130512130736.txt", np.vstack(poses), fmt="%.12f")
     np.savetxt(folder / "extrinsics" / "20120101000000.txt", np.zeros((15, 4)))
     np.savetxt(folder / "intrinsics.txt", world.K)
@@ -57,9 +57,9 @@ def sequence(tmp_path, world):
 
 
 def test_depth_bits_are_rotated_back(tmp_path):
-    millimetres = [[0, 1, 7], [8191, 8192, 65535]]
-    cv2.imwrite(str(tmp_path / "d.png"), encode(millimetres))
-    np.testing.assert_allclose(read_sun3d_depth(tmp_path / "d.png") * 1000, millimetres, rtol=1e-6)
+    millimeters = [[0, 1, 7], [8191, 8192, 65535]]
+    cv2.imwrite(str(tmp_path / "d.png"), encode(millimeters))
+    np.testing.assert_allclose(read_sun3d_depth(tmp_path / "d.png") * 1000, millimeters, rtol=1e-6)
 
 
 def test_poses_come_from_the_newest_file_and_map_world_to_camera(sequence, world):
@@ -72,7 +72,7 @@ def test_poses_come_from_the_newest_file_and_map_world_to_camera(sequence, world
                         for image in scene.images])  # fmt: skip
 
 
-def test_neighbours_see_more_of_each_other_than_distant_views(sequence):
+def test_neighbors_see_more_of_each_other_than_distant_views(sequence):
     close = read_sun3d(sequence, every=1, visibility_above=0.6)
     pairs = {(int(i), int(j)) for i, j in close.pairs}
     assert {(0, 1), (1, 0), (1, 2), (2, 1)} <= pairs
@@ -126,7 +126,7 @@ def test_real_rgbd_frames_agree_with_their_poses(data_dir, agreement):
     scene = read_sun3d(data_dir / "sun3d_like" / "fr1_xyz", every=2, visibility_above=0.6)
     assert len(scene.images) == 40
     # Between distant frames the noise of motion capture outweighs the tolerance of a label.
-    neighbours = [(i, j) for i, j in usable_pairs(scene) if j == i + 1][:6]
-    shares = [agreement(scene.images[i], scene.images[j]) for i, j in neighbours]
+    neighbors = [(i, j) for i, j in usable_pairs(scene) if j == i + 1][:6]
+    shares = [agreement(scene.images[i], scene.images[j]) for i, j in neighbors]
     assert len(shares) == 6
     assert np.median(shares) > 0.8
