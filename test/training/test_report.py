@@ -187,6 +187,33 @@ def test_each_sequence_counts_with_its_largest_number_of_keypoints(tmp_path):
     ]
 
 
+DIFFERENCES = "## Differences between methods"
+
+
+def test_cn_is_compared_with_every_other_method(tmp_path):
+    records = [
+        record("cn", 1.0, errors_deg=[1.0] * 10),
+        record("cn-8pt", 1.0, errors_deg=[1.0] * 5 + [90.0] * 5),
+        record("ransac", 1.0, errors_deg=[90.0] * 10),
+    ]
+    table = rows(report(tmp_path, records), DIFFERENCES)
+    assert [row[0] for row in table] == ["cn minus", "---", "cn-8pt", "ransac"]
+    assert table[3][1] == "+1.000 (+1.000 to +1.000)"
+
+
+def test_without_cn_models_are_compared_with_one_another(tmp_path):
+    records = [
+        record("cn-8pt-plain", 1.0, model="before", errors_deg=[90.0] * 10),
+        record("cn-8pt-plain", 1.0, model="after", errors_deg=[1.0] * 10),
+    ]
+    text = report(tmp_path, records)
+    assert rows(text, DIFFERENCES)[2][:2] == [
+        "cn-8pt-plain [after]",
+        "-1.000 (-1.000 to -1.000)",
+    ]
+    assert "cn-8pt-plain [after] minus" in text
+
+
 def test_the_time_table_reports_the_speedup_over_ransac(tmp_path):
     text = report(tmp_path, [record("ransac", 0.3), record("cn+ransac", 0.5)])
     assert rows(text, "## Time")[2] == ["ransac", "10.0", "5.0", "0.0", "300.0", "315.0"]
