@@ -24,7 +24,7 @@ PLACES = (WINDOW, WEB)
 # Data kept for a browser that connects late.
 MEMORY = "1GiB"
 GRPC_PORT, WEB_PORT = 9876, 9090
-WINDOW_S, ENDING_S = 30.0, 2.0
+WINDOW_S, ENDING_S, FLUSH_S = 30.0, 2.0, 5.0
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +44,7 @@ class ViewerOutput:
         Raises:
             LgcError: the window ended with an error. One that the user closed is none.
         """
-        received = True
-        try:
-            self.recording.flush()
-        except RuntimeError as error:
-            log.debug("the viewer did not receive everything: %s", error)
-            received = False
+        received = self._flush()
         self.recording.disconnect()
         self._file.close()
         if not received and self._window and _exit_code(self._window):
@@ -57,6 +52,22 @@ class ViewerOutput:
                 "the window of the viewer ended with the error above: look in a browser (`--view "
                 "web`, `lgc view --web`), or at a file later (--save-view run.rrd)"
             )
+
+    def _flush(self) -> bool:
+        """Wait until everything is received; False if it cannot be, as the window has ended.
+
+        A single flush without a timeout may wait forever for a window that ends meanwhile.
+        """
+        while True:
+            start_s = time.monotonic()
+            try:
+                self.recording.flush(timeout_sec=FLUSH_S)
+                return True
+            except RuntimeError as error:
+                log.debug("the viewer has not received everything: %s", error)
+            timed_out = time.monotonic() - start_s >= FLUSH_S
+            if not timed_out or (self._window and self._window.poll() is not None):
+                return False
 
 
 def open_output(
