@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lgc_ros.odometry.tracking import Pose
 
 # Smallest standard deviations that are published: the best that keypoints allow (0.05 px at a
-# focal length of 500 px), and that at a distance of ten metres. A filter takes zero for
+# focal length of 500 px), and that at a distance of ten meters. A filter takes zero for
 # certainty, or rejects it; the first pose, which is the origin by definition, would have it.
 FLOOR_M, FLOOR_RAD = 1e-3, 1e-4
 # Smallest eigenvalue of a correlation matrix, and smallest variance: far above rounding errors,

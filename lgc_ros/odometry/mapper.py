@@ -28,7 +28,7 @@ class KeyframeRequest:
         reference: keyframe of the map that it was located by.
         frame: view without keypoints.
         extract: returns the keypoints.
-        depth: (H, W) metres; None if unknown.
+        depth: (H, W) meters; None if unknown.
     """
 
     reference: Keyframe
