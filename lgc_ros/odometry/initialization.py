@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lgc_ros.features.image_sharpness import noise_ratio
+from lgc_ros.odometry.covariance import with_blur
 from lgc_ros.odometry.history import PoseHistory
 from lgc_ros.odometry.keyframe_policy import shared_parallax_deg
 from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, View
@@ -105,7 +107,9 @@ def triangulate_first_landmarks(
     x0, x1 = reference.view.x[index0], view.x[index1]
     sigma = landmarks.sigma(view.camera)
     spread = motion_covariance(motion.R_10, motion.t_10, x0, x1, sigma)
+    ratio = max(noise_ratio(v.features.sharpness) for v in (reference.view, view))
     spread += np.diag(np.repeat([sigma, SHARED_SIGMA], 3) ** 2)
+    spread = with_blur(spread, ratio)
     unit = np.repeat([1.0, baseline], 3)
     spread *= np.outer(unit, unit)
     used = reference.landmark_ids[track.index0] >= 0

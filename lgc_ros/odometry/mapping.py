@@ -30,10 +30,6 @@ SIMILAR_SHARE = 0.97
 # Optical flow searches it for those of this many, beginning at this pyramid level.
 FOLLOWED_KEYFRAMES = 4
 FOLLOWED_LEVEL = 1
-# Texture alone has noise ratios up to this one. Beyond, the variance of a pose grows with this
-# power; both were measured in rendered rooms.
-SHARP_NOISE_RATIO = 2.0
-BLUR_EXPONENT = 3
 # Matches that no filter has scored must be this much closer to their epipolar lines than inliers.
 UNFILTERED_THRESHOLD = 0.5
 
@@ -46,7 +42,8 @@ def insert_keyframe(
     keyframe = Keyframe(view, pose.R_cw, pose.t_cw)
     ids = reference.landmark_ids[track.index0[used]]
     base = landmarks.covariance_of_observers(ids, reference)
-    keyframe.covariance = covariance.chained(base, _with_blur(pose, view))
+    spread = covariance.with_blur(pose.covariance, noise_ratio(view.features.sharpness))
+    keyframe.covariance = covariance.chained(base, replace(pose, covariance=spread))
     keyframe.landmark_ids[track.index1[used]] = ids
     landmarks.add_keyframe(keyframe, keep=reference)
     _follow_landmarks(landmarks, keyframe, [reference])
@@ -54,17 +51,6 @@ def insert_keyframe(
     connect(landmarks, keyframe, track, options.threshold_px)
     adjust_window(landmarks, options.window, options.window_fixed, options.window_iterations)
     return keyframe
-
-
-def _with_blur(pose: Pose, view: View) -> Pose:
-    """A pose as uncertain as blur makes it.
-
-    Errors along the blur are alike for all keypoints, and from one keyframe to the next: depths
-    absorb them, and no average removes them. So the variance of the pose grows faster than that
-    of a keypoint.
-    """
-    blur = max(1.0, noise_ratio(view.features.sharpness) / SHARP_NOISE_RATIO)
-    return replace(pose, covariance=blur**BLUR_EXPONENT * pose.covariance)
 
 
 def insert_rotated_keyframe(
