@@ -44,30 +44,29 @@ class ViewerOutput:
         Raises:
             LgcError: the window ended with an error. One that the user closed is none.
         """
-        received = self._flush()
+        self._flush()
         self.recording.disconnect()
         self._file.close()
-        if not received and self._window and _exit_code(self._window):
+        if self._window and _exit_code(self._window):  # it may fail after it has received all
             raise LgcError(
                 "the window of the viewer ended with the error above: look in a browser (`--view "
                 "web`, `lgc view --web`), or at a file later (--save-view run.rrd)"
             )
 
-    def _flush(self) -> bool:
-        """Wait until everything is received; False if it cannot be, as the window has ended.
+    def _flush(self) -> None:
+        """Wait until everything is received, or cannot be because the window has ended.
 
         A single flush without a timeout may wait forever for a window that ends meanwhile.
         """
         while True:
             start_s = time.monotonic()
             try:
-                self.recording.flush(timeout_sec=FLUSH_S)
-                return True
+                return self.recording.flush(timeout_sec=FLUSH_S)
             except RuntimeError as error:
                 log.debug("the viewer has not received everything: %s", error)
             timed_out = time.monotonic() - start_s >= FLUSH_S
             if not timed_out or (self._window and self._window.poll() is not None):
-                return False
+                return None
 
 
 def open_output(
