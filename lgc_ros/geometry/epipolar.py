@@ -65,17 +65,32 @@ def weighted_eight_point(
     if weights is not None:
         used = weights > 0
         x0, x1, weights = x0[used], x1[used], weights[used]
+    weights = np.ones(len(x0)) if weights is None else weights
+    return eight_point_solutions(x0, x1, weights, 1, conditioned)[0]
+
+
+def eight_point_solutions(
+    x0: np.ndarray,
+    x1: np.ndarray,
+    weights: np.ndarray,
+    count: int,
+    conditioned: bool = True,
+) -> np.ndarray:
+    """(count, 3, 3) unit-norm solutions of the 8-point system, best first.
+
+    They are orthogonal to each other in the coordinates in which the system is solved. All weights
+    must be positive; see :func:`weighted_eight_point` for the rest.
+    """
     if len(x0) < EIGHT_POINT_MINIMUM:
         raise ValueError(f"the 8-point algorithm needs 8 correspondences, got {len(x0)}")
-    weights = np.ones(len(x0)) if weights is None else weights
     if conditioned:
         (x0, T0), (x1, T1) = _condition(x0, weights), _condition(x1, weights)
     X = epipolar_rows(x0, x1)
     _, vectors = np.linalg.eigh((X * weights[:, None]).T @ X)
-    E = vectors[:, 0].reshape(3, 3)
+    E = vectors[:, :count].T.reshape(-1, 3, 3)
     if conditioned:
         E = T1.T @ E @ T0
-        E /= np.linalg.norm(E)
+        E /= np.linalg.norm(E, axis=(1, 2), keepdims=True)
     return E
 
 
