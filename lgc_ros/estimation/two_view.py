@@ -14,7 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from lgc_ros.errors import CheckpointError
-from lgc_ros.estimation.estimators import EIGHT_POINT, ESTIMATORS, EstimatorOptions, PoseEstimate
+from lgc_ros.estimation.estimators import (
+    EIGHT_POINT,
+    ESTIMATORS,
+    REFINED_EIGHT_POINT,
+    EstimatorOptions,
+    PoseEstimate,
+)
 from lgc_ros.estimation.methods import FILTER_ESTIMATOR, parse_method
 from lgc_ros.features.base import make_extractor
 from lgc_ros.filter.checkpoint import shipped_models
@@ -24,6 +30,7 @@ from lgc_ros.filter.correspondence_filter import (
     FilterResult,
     top_scoring,
 )
+from lgc_ros.filter.probability import given_agreement
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.epipolar import (
     EIGHT_POINT_MINIMUM,
@@ -48,6 +55,7 @@ FILTERED_THRESHOLD_PX = 1.5
 ROUGH_SAMPLES, ROUGH_MATCHES = 25, 250
 # Squared symmetric epipolar distance of true matches, normalized: (1e-2)², section 3.4.
 LABEL_THRESHOLD = 1e-4
+PROBABLY_TRUE = 0.5  # score of a match that is kept once the pose is known
 NO_POSE = (
     "no relative pose agrees with enough matches: they may be identical, or the images may not "
     "show the same scene"
@@ -60,12 +68,14 @@ class TwoViewResult:
 
     Attributes:
         correspondences: all putative matches.
-        kept: (N,) bool, matches that passed outlier rejection.
+        kept: (N,) bool, matches that passed outlier rejection; those that are probably true if the
+            filter has scored them and a pose was found.
         inliers: (N,) bool, kept matches that agree with the estimated pose.
         pose: R_10, unit t_10 and E_10; None if no pose was found. Its own inliers are over the
             kept matches.
         failure: reason for a missing pose, in user terms; empty otherwise.
-        scores: (N,) probabilities of being true from the filter; None for methods without it.
+        scores: (N,) probabilities of being true, from the filter and, once it is known, from the
+            pose; None for methods without the filter.
         ms: milliseconds by stage, see ``STAGES``.
         trust_score: score from which on the pose is estimated from a match.
     """
@@ -190,7 +200,7 @@ class RelativePoseSolver:
             self._score = self.filter
 
     def __call__(self, correspondences: Correspondences) -> TwoViewResult:
-        return self.estimate(self.reject_outliers(correspondences))
+        return self.rescore(self.estimate(self.reject_outliers(correspondences)))
 
     def reject_outliers(self, correspondences: Correspondences) -> TwoViewResult:
         """Select the matches to estimate from; the result has no pose yet."""
@@ -225,6 +235,28 @@ class RelativePoseSolver:
             )
         timer.lap("estimate")
         return replace(result, ms=result.ms | timer.ms)
+
+    def rescore(self, result: TwoViewResult) -> TwoViewResult:
+        """Score all matches again, now that the pose is known, and keep the probably true ones.
+
+        The filter sees no epipolar geometry but its own guess: it misses true matches that look
+        like no others, and keeps outliers that the pose contradicts.
+        """
+        if result.pose is None or result.scores is None:
+            return result
+        timer = StageTimer()
+        c, pose = result.correspondences, result.pose
+        strangers = np.roll(c.x1, len(c) // 2, axis=0)  # agree with the points x0 by chance only
+        agrees, by_chance = (
+            symmetric_epipolar_distance(pose.E_10, c.x0, x1) < LABEL_THRESHOLD
+            for x1 in (c.x1, strangers)
+        )
+        scores = given_agreement(result.scores, agrees, by_chance.mean())
+        result = replace(result, scores=scores, kept=scores >= PROBABLY_TRUE)
+        result = self.classify_inliers(result, pose.R_10, pose.t_10)
+        timer.lap("estimate")
+        total_ms = result.ms["estimate"] + timer.ms["estimate"]
+        return replace(result, ms={**result.ms, "estimate": total_ms})
 
     def classify_inliers(
         self,
@@ -280,12 +312,13 @@ def estimator_options(method: str, threshold_px: float | None = None) -> Estimat
     """Options of a method's estimator; the threshold defaults to the one that suits the method.
 
     The filter leaves few outliers, which allows a wider threshold to tolerate blur and imperfect
-    calibration, provided that the estimator refines its pose as that of `cn` does. Without the
-    filter, a wider threshold would admit outliers, and RANSAC would return any pose within it.
+    calibration, provided that the estimator refines its pose, as those of `cn` and `cn-8pt` do.
+    Without the filter, a wider threshold would admit outliers, and RANSAC would return any pose
+    within it.
     """
     if threshold_px is None:
         parsed = parse_method(method)
-        wide = parsed.filter and parsed.estimator == FILTER_ESTIMATOR
+        wide = parsed.filter and parsed.estimator in (FILTER_ESTIMATOR, REFINED_EIGHT_POINT)
         threshold_px = FILTERED_THRESHOLD_PX if wide else EstimatorOptions.threshold_px
     return EstimatorOptions(threshold_px)
 

@@ -1,13 +1,24 @@
 """From two images to a pose, or to a clear reason why there is none."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scenes import as_correspondences, random_scene
+from transforms3d.axangles import axangle2mat
 
 from lgc_ros.errors import CheckpointError, ConfigError
 from lgc_ros.estimation.methods import METHODS
-from lgc_ros.estimation.two_view import STAGES, RelativePoseSolver, TwoViewPipeline, true_matches
+from lgc_ros.estimation.two_view import (
+    PROBABLY_TRUE,
+    STAGES,
+    RelativePoseSolver,
+    TwoViewPipeline,
+    true_matches,
+)
 from lgc_ros.evaluation.pair_metrics import score_result
+from lgc_ros.features.base import make_extractor
+from lgc_ros.matching.correspondences import correspond, match
 
 
 @pytest.fixture(scope="module")
@@ -15,6 +26,14 @@ def pair(walk):
     frames = walk[20], walk[32]
     T_10 = np.linalg.inv(frames[1].T_wc) @ frames[0].T_wc
     return frames, (T_10[:3, :3], T_10[:3, 3])
+
+
+@pytest.fixture(scope="module")
+def matches(pair):
+    frames, _ = pair
+    extract = make_extractor("sift", 2000)
+    features = [extract(frame.image) for frame in frames]
+    return correspond(*features, match(*features), *(frame.camera for frame in frames))
 
 
 @pytest.mark.parametrize("method", ["cn", "cn-8pt", "cn+mlesac", "poselib+ratio", "usac+ratio"])
@@ -27,6 +46,27 @@ def test_pose_of_two_rendered_views_is_accurate(pair, method):
     assert set(result.ms) == set(STAGES)
     assert not (result.inliers & ~result.kept).any()
     assert true_matches(result.correspondences, *true_pose)[result.inliers].mean() > 0.9
+
+
+def test_the_pose_tells_more_true_matches_from_outliers(pair, matches):
+    _, true_pose = pair
+    solver = RelativePoseSolver("cn", device="cpu")
+    by_filter, result = solver.reject_outliers(matches), solver(matches)
+    before, after = score_result(by_filter, *true_pose), score_result(result, *true_pose)
+    assert after.precision > before.precision
+    assert after.recall > before.recall
+    assert not np.array_equal(result.scores, by_filter.scores)
+    np.testing.assert_array_equal(result.kept, result.scores >= PROBABLY_TRUE)
+
+
+def test_a_wrong_pose_leaves_the_scores_nearly_as_they_were(pair, matches):
+    _, (R_gt, t_gt) = pair
+    solver = RelativePoseSolver("cn", device="cpu")
+    by_filter = replace(solver.reject_outliers(matches), ms={"estimate": 0.0})
+    turned = axangle2mat([1, 0, 0], np.radians(20)) @ R_gt
+    wrong = solver.rescore(solver.classify_inliers(by_filter, turned, t_gt))
+    changed = np.abs(wrong.scores - by_filter.scores) > 0.25
+    assert changed.mean() < 0.05
 
 
 @pytest.mark.parametrize("method", METHODS)

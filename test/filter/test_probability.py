@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 from lgc_ros.filter.checkpoint import ModelInfo
 from lgc_ros.filter.correspondence_filter import interpret
 from lgc_ros.filter.network import NetworkConfig
-from lgc_ros.filter.probability import MIN_SHARE, prior_log_odds, sigmoid
+from lgc_ros.filter.probability import MIN_SHARE, given_agreement, prior_log_odds, sigmoid
 
 
 def simulated(share, seed=0, count=200_000, margin=0.0):
@@ -51,3 +51,35 @@ def test_scores_are_probabilities_in_the_order_of_the_logits(logits):
     result = interpret(logits, ModelInfo("test", "sift", NetworkConfig()))
     assert ((result.scores >= 0) & (result.scores <= 1)).all()
     assert (np.diff(result.scores[np.argsort(logits)]) >= 0).all()
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.8])
+def test_scores_stay_calibrated_given_a_pose(share):
+    log_odds, true = simulated(share)
+    agrees = np.random.default_rng(1).random(len(true)) < np.where(true, 0.95, 0.03)
+    before = sigmoid(log_odds + prior_log_odds(log_odds))
+    scores = given_agreement(before, agrees, 0.03)
+    for low in np.arange(0, 1, 0.2):
+        inside = (scores >= low) & (scores < low + 0.2)
+        if inside.sum() > 500:
+            assert scores[inside].mean() == pytest.approx(true[inside].mean(), abs=0.06)
+    assert np.abs(scores - true).mean() < 0.6 * np.abs(before - true).mean()
+
+
+def test_a_pose_with_which_matches_agree_by_chance_only_changes_nothing():
+    log_odds, true = simulated(0.3)
+    agrees = np.random.default_rng(1).random(len(true)) < 0.03
+    before = sigmoid(log_odds + prior_log_odds(log_odds))
+    np.testing.assert_allclose(given_agreement(before, agrees, 0.03), before, atol=0.02)
+
+
+@given(
+    arrays(np.float64, 20, elements=st.floats(0, 1)),
+    arrays(np.bool_, 20),
+    st.floats(0, 1),
+)
+def test_agreement_with_a_pose_never_lowers_a_score(scores, agrees, chance):
+    rescored = given_agreement(scores, agrees, chance)
+    assert ((rescored >= 0) & (rescored <= 1)).all()
+    assert (rescored[agrees] >= scores[agrees] - 1e-12).all()
+    assert (rescored[~agrees] <= scores[~agrees] + 1e-12).all()
