@@ -170,9 +170,11 @@ def reliability(
     network, info = load_checkpoint(model)
     opened = [open_dump(path, info.side) for path in dumps]
     scores, true = scores_and_labels(network, info, opened)
-    plot_reliability(out, scores, true, f"{info.name}, {len(scores)} matches")
-    error = expected_calibration_error(scores, true)
-    typer.echo(f"expected calibration error {error:.4f} over {len(scores)} matches; {out}")
+    plot_reliability(out, scores, true, f"{info.name}, {len(true)} matches")
+    for name, values in scores.items():
+        error = expected_calibration_error(values, true)
+        typer.echo(f"expected calibration error {error:.4f} ({name})")
+    typer.echo(f"{len(true)} matches; {out}")
 
 
 @app.command()

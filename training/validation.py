@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from lgc_ros.errors import DatasetError
-from lgc_ros.estimation.two_view import RelativePoseSolver
+from lgc_ros.estimation.two_view import RelativePoseSolver, TwoViewResult
 from lgc_ros.evaluation.pair_metrics import (
     NO_POSE_ERROR_DEG,
     area_under_curve,
@@ -113,15 +113,16 @@ def network_output(network: nn.Module, info: ModelInfo, pair: LabeledPair) -> np
 
 
 def pose_error(method: str, filtered: FilterResult, pair: LabeledPair) -> float:
-    """Pose error in degrees of a method on filtered matches; 180 without a pose.
-
-    The solver is the one of `lgc match` and of odometry.
-    """
-    solve = RelativePoseSolver(method, match_filter=lambda matches: filtered)
-    estimate = solve(to_correspondences(pair)).pose
+    """Pose error in degrees of a method on filtered matches; 180 without a pose."""
+    estimate = solved(method, filtered, pair).pose
     if estimate is None:
         return NO_POSE_ERROR_DEG
     return pose_error_deg(estimate.R_10, estimate.t_10, pair.R_10, pair.t_10)
+
+
+def solved(method: str, filtered: FilterResult, pair: LabeledPair) -> TwoViewResult:
+    """What a method makes of filtered matches; the solver is that of `lgc match` and odometry."""
+    return RelativePoseSolver(method, match_filter=lambda _: filtered)(to_correspondences(pair))
 
 
 def to_correspondences(pair: LabeledPair) -> Correspondences:
