@@ -40,6 +40,7 @@ from lgc_ros.odometry.patch_alignment import LEVELS, align_patches, image_pyrami
 from lgc_ros.odometry.pose_optimization import (
     MEDIAN_OF_TWO,
     is_determined,
+    refine_far_pose,
     refine_pose,
     residual_scale,
 )
@@ -189,8 +190,9 @@ def _located(
 ) -> Pose | None:
     """The pose on which most of the landmarks agree, with the noise that they show."""
     whitening = np.eye(2) * view.camera.focal / SIGMA_PX
-    start = predicted.R_cw, predicted.t_cw
-    refined = refine_pose(*start, points, view.x, whitening, covariances)
+    refined = refine_far_pose(
+        predicted.R_cw, predicted.t_cw, points, view.x, whitening, covariances
+    )
     seen = np.isfinite(refined.distance)
     excess = np.sqrt(residual_scale(refined.distance[seen] ** 2, MEDIAN_OF_TWO))
     limit = OUTLIER_SIGMAS

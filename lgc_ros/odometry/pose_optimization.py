@@ -20,6 +20,8 @@ CONVERGED_SIGMAS = 1e-2
 # With this scale the Cauchy loss has 95 % of the efficiency of least squares on Gaussian noise.
 CAUCHY_SIGMAS = 2.385
 MIN_DEPTH = 1e-6
+# Refinements of a pose that is far off, each with a narrower loss.
+NARROWINGS = 3
 # Largest standard deviation of a pose, in radians and in depths of its points. Real and rendered
 # sequences stay ten times below, even with 16 landmarks.
 MAX_POSE_SIGMA = 0.1
@@ -146,6 +148,30 @@ def refine_pose(
     covariance = np.zeros((6, 6))
     covariance[free, free] = excess * np.linalg.inv(H)
     return RefinedPose(R_cw, t_cw, covariance, np.sqrt(squared))
+
+
+def refine_far_pose(
+    R_cw: np.ndarray,
+    t_cw: np.ndarray,
+    points: np.ndarray,
+    observed: np.ndarray,
+    whitening: np.ndarray,
+    point_covariances: np.ndarray,
+) -> RefinedPose:
+    """As `refine_pose`, from a pose whose residuals may be far larger than the noise.
+
+    The loss narrows from the size of the residuals to that of the noise. A narrow loss alone
+    would keep the guess, if only a few observations support it: patches that are searched for
+    around it are often mistaken for others there.
+    """
+    for _ in range(NARROWINGS):
+        offsets = (project(points @ R_cw.T + t_cw)[0] - observed) @ whitening.T
+        spread = residual_scale(np.square(offsets).sum(axis=1), MEDIAN_OF_TWO)
+        wide = refine_pose(
+            R_cw, t_cw, points, observed, whitening / np.sqrt(spread), point_covariances
+        )
+        R_cw, t_cw = wide.R_cw, wide.t_cw
+    return refine_pose(R_cw, t_cw, points, observed, whitening, point_covariances)
 
 
 def is_determined(pose: RefinedPose, points: np.ndarray) -> bool:

@@ -8,6 +8,7 @@ from lgc_ros.geometry.epipolar import rotation_error_deg
 from lgc_ros.odometry.pose_optimization import (
     CAUCHY_SIGMAS,
     fit_rotation,
+    refine_far_pose,
     refine_pose,
     rotation_from_vector,
 )
@@ -36,6 +37,19 @@ def test_a_pose_is_found_from_nearby(uncertain):
     covariances = np.tile(1e-4 * np.eye(3), (len(points), 1, 1)) if uncertain else None
     start = axangle2mat([0, 1, 0], 0.05) @ R_cw, t_cw + 0.1
     refined = refine_pose(*start, points, observed, WHITENING, covariances)
+    assert rotation_error_deg(refined.R_cw, R_cw) < 0.3
+    assert np.linalg.norm(refined.t_cw - t_cw) < 0.02
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_far_pose_is_found_although_wrong_matches_support_the_guess(seed):
+    """Patches that are searched for around a guess far off are often mistaken for others there."""
+    points, observed, R_cw, t_cw = view(seed, 120)
+    start = axangle2mat([0, 1, 0.2], 0.07) @ R_cw, t_cw + 0.2
+    mistaken = points[:30] @ start[0].T + start[1]
+    offsets = np.random.default_rng(seed).uniform(-0.02, 0.02, (30, 2))
+    observed[:30] = mistaken[:, :2] / mistaken[:, 2:] + offsets
+    refined = refine_far_pose(*start, points, observed, WHITENING, np.zeros((120, 3, 3)))
     assert rotation_error_deg(refined.R_cw, R_cw) < 0.3
     assert np.linalg.norm(refined.t_cw - t_cw) < 0.02
 
