@@ -15,7 +15,7 @@ from lgc_ros.estimation.estimators import EstimatorOptions
 from lgc_ros.estimation.methods import parse_method
 from lgc_ros.estimation.two_view import RelativePoseSolver, TwoViewResult
 from lgc_ros.matching.correspondences import Matches, correspond, match, nearest_per_keypoint
-from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, View, motion_between
+from lgc_ros.odometry.map import Keyframe, LandmarkMap, View, motion_between
 from lgc_ros.odometry.motion_search import ReferenceMatches
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.pose_optimization import is_determined, project, refine_pose
@@ -30,8 +30,6 @@ PNP_SAMPLES = 20
 PNP_REFINEMENTS = 5
 # Samples of the two-view estimator behind the filter: nearly all it trusts are true matches.
 FILTERED_SAMPLES = 100
-# A rough two-view pose is enough while parallax is below this part of what initialization needs.
-ROUGH_PARALLAX = 1 / 3
 # Share of the matched landmarks that must agree with a pose.
 MIN_LANDMARK_SHARE = 0.5
 # Share of the filtered matches that a pose from landmarks must explain; otherwise the two-view
@@ -80,7 +78,7 @@ class KeyframeMatcher:
         timer.lap("track")
         if located is not None:
             return located
-        track = _make_track(view, reference, matches, self._two_view(reference, rejected))
+        track = _make_track(view, reference, matches, self.solver.estimate(rejected))
         timer.lap("estimate")
         track = replace(track, pose=locate(view, track, landmarks, self.options))
         timer.lap("track")
@@ -97,18 +95,6 @@ class KeyframeMatcher:
         rejected = self.solver.reject_outliers(correspondences)
         timer.lap("filter")
         return matches, rejected
-
-    def _two_view(self, reference: Keyframe, rejected: TwoViewResult) -> TwoViewResult:
-        """The two-view pose; a rough one while parallax is far too small for initialization.
-
-        Only the scores of a filter tell which matches a rough pose can rest on.
-        """
-        if self.solver.filter is not None and np.all(reference.landmark_ids == NONE):
-            rough = self.solver.estimate(rejected, rough=True)
-            needed_deg = ROUGH_PARALLAX * self.options.init_parallax_deg
-            if rough.pose is not None and rough.parallax_deg < needed_deg:
-                return rough
-        return self.solver.estimate(rejected)
 
     def _track_by_landmarks(
         self,
