@@ -43,11 +43,9 @@ from lgc_ros.odometry.pose_optimization import (
     refine_pose,
     residual_scale,
 )
-from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
+from lgc_ros.odometry.tracking import MIN_AGREEING_SHARE, MIN_LANDMARKS, Pose, Track
 from lgc_ros.odometry.triangulation import OUTLIER_SIGMAS
 
-# Share of the points found that must agree with the pose.
-MIN_AGREEING = 0.5
 # Share of the keypoints in view that must be found where no pose can confirm them.
 MIN_FOUND = 0.5
 # The noise of the points is measured in every frame, since blur and rolling shutter increase it;
@@ -200,7 +198,7 @@ def _located(
         refined = refine_pose(*start, points, view.x, whitening, covariances)
         limit = MEASURED_OUTLIER_SIGMAS
     used = refined.distance < limit
-    if used.sum() < max(MIN_LANDMARKS, MIN_AGREEING * len(used)):
+    if used.sum() < max(MIN_LANDMARKS, MIN_AGREEING_SHARE * len(used)):
         return None
     if not is_determined(refined, points[used]):
         return None

@@ -19,7 +19,13 @@ from lgc_ros.odometry.map import Keyframe, LandmarkMap, View, motion_between
 from lgc_ros.odometry.motion_search import ReferenceMatches
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.pose_optimization import is_determined, project, refine_pose
-from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
+from lgc_ros.odometry.tracking import (
+    EXPLAINED_SHARE,
+    MIN_AGREEING_SHARE,
+    MIN_LANDMARKS,
+    Pose,
+    Track,
+)
 from lgc_ros.odometry.triangulation import OUTLIER_SIGMAS
 from lgc_ros.runtime.stage_timer import StageTimer
 
@@ -30,12 +36,7 @@ PNP_SAMPLES = 20
 PNP_REFINEMENTS = 5
 # Samples of the two-view estimator behind the filter: nearly all it trusts are true matches.
 FILTERED_SAMPLES = 100
-# Share of the matched landmarks that must agree with a pose.
-MIN_LANDMARK_SHARE = 0.5
-# Share of the filtered matches that a pose from landmarks must explain; otherwise the two-view
-# estimator decides.
-EXPLAINED_SHARE = 0.8
-# The same where no filter has rejected outliers, for a pose from optical flow.
+# Instead of EXPLAINED_SHARE where no filter has rejected outliers, for a pose from optical flow.
 UNFILTERED_SHARE = 0.3
 # Share of the filtered matches that must agree with the motion that a map is initialized from.
 FIRST_SHARE = 0.5
@@ -107,7 +108,8 @@ class KeyframeMatcher:
     ) -> Track | None:
         """Locate the view by landmarks alone, if they explain the filtered matches.
 
-        This saves the two-view pose. Without a filter it is needed to reject outliers.
+        This saves the two-view pose, which decides otherwise. Without a filter it is needed to
+        reject outliers.
         """
         if self.solver.filter is None and pose is None:
             return None
@@ -156,7 +158,7 @@ def locate(
             "max_iterations": PNP_REFINEMENTS,
         },
     )
-    needed = max(MIN_LANDMARKS, MIN_LANDMARK_SHARE * len(known))
+    needed = max(MIN_LANDMARKS, MIN_AGREEING_SHARE * len(known))
     if info["num_inliers"] < MIN_LANDMARKS:
         return None
     refined = refine_pose(
