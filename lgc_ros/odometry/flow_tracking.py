@@ -43,7 +43,13 @@ from lgc_ros.odometry.pose_optimization import (
     refine_pose,
     residual_scale,
 )
-from lgc_ros.odometry.tracking import MIN_AGREEING_SHARE, MIN_LANDMARKS, Pose, Track
+from lgc_ros.odometry.tracking import (
+    MIN_AGREEING_SHARE,
+    MIN_LANDMARKS,
+    TRUSTED_SAMPLES,
+    Pose,
+    Track,
+)
 from lgc_ros.odometry.triangulation import OUTLIER_SIGMAS
 
 # Share of the keypoints in view that must be found where no pose can confirm them.
@@ -60,8 +66,6 @@ MAX_ZOOM = 3.0
 # Points whose depth has grown by this factor count as out of view: a camera that moves backwards
 # loses none of them, but sees ever more that its keyframe did not.
 MAX_RECESSION = 1.25
-# Samples of the two-view estimator.
-SAMPLES = 50
 # Keypoints without landmarks are followed for so many frames, before the frame is matched to the
 # whole map again.
 MAX_FRAMES_WITHOUT_LANDMARKS = 10
@@ -239,10 +243,10 @@ def _track(
 def with_two_view_pose(track: Track, options: OdometryOptions) -> Track:
     """Points that were followed without landmarks, with their relative pose; None in the result
     if they do not determine one.
-
-    Few samples do: nearly all points that were followed are true matches.
     """
-    estimator = EstimatorOptions(options.threshold_px, max_iterations=SAMPLES, seed=options.seed)
+    estimator = EstimatorOptions(
+        options.threshold_px, max_iterations=TRUSTED_SAMPLES, seed=options.seed
+    )
     pose = ESTIMATORS[FILTER_ESTIMATOR](track.result.correspondences, estimator)
     if pose is None:
         return replace(track, result=replace(track.result, pose=None))

@@ -23,6 +23,7 @@ from lgc_ros.odometry.tracking import (
     EXPLAINED_SHARE,
     MIN_AGREEING_SHARE,
     MIN_LANDMARKS,
+    TRUSTED_SAMPLES,
     Pose,
     Track,
 )
@@ -34,8 +35,6 @@ PNP_THRESHOLD_PX = 4.0
 # and thoroughly afterwards.
 PNP_SAMPLES = 20
 PNP_REFINEMENTS = 5
-# Samples of the two-view estimator behind the filter: nearly all it trusts are true matches.
-FILTERED_SAMPLES = 100
 # Instead of EXPLAINED_SHARE where no filter has rejected outliers, for a pose from optical flow.
 UNFILTERED_SHARE = 0.3
 # Share of the filtered matches that must agree with the motion that a map is initialized from.
@@ -47,7 +46,7 @@ class KeyframeMatcher:
 
     def __init__(self, options: OdometryOptions) -> None:
         self.options = o = options
-        samples = o.max_iterations or (FILTERED_SAMPLES if parse_method(o.method).filter else None)
+        samples = o.max_iterations or (TRUSTED_SAMPLES if parse_method(o.method).filter else None)
         estimator = EstimatorOptions(o.threshold_px, max_iterations=samples, seed=o.seed)
         self.solver = RelativePoseSolver(
             o.method, o.features, o.model, o.device, estimator, o.engine

@@ -22,6 +22,9 @@ MIN_LANDMARKS = 15
 MIN_AGREEING_SHARE = 0.5
 # Share of the matches that a pose from landmarks must explain.
 EXPLAINED_SHARE = 0.8
+# Samples of the two-view estimator where nearly all matches are true: those that the filter
+# trusts, and points that optical flow has followed.
+TRUSTED_SAMPLES = 100
 
 
 @final
