@@ -50,15 +50,13 @@ from lgc_ros.odometry.tracking import (
     Pose,
     Track,
 )
-from lgc_ros.odometry.triangulation import OUTLIER_SIGMAS
+from lgc_ros.odometry.triangulation import STRICT_OUTLIER_SIGMAS
 
 # Share of the keypoints in view that must be found where no pose can confirm them.
 MIN_FOUND = 0.5
 # The noise of the points is measured in every frame, since blur and rolling shutter increase it;
 # this is its largest standard deviation.
 MAX_SIGMA_PX = 1.0
-# Outliers are rejected more strictly where the noise was measured.
-MEASURED_OUTLIER_SIGMAS = OUTLIER_SIGMAS / 2
 # Coarsest pyramid level for landmarks, which are near their projections.
 NEAR_LEVEL = 3
 # Largest predicted change of the area of a patch.
@@ -195,13 +193,11 @@ def _located(
     refined = refine_pose(*start, points, view.x, whitening, covariances)
     seen = np.isfinite(refined.distance)
     excess = np.sqrt(residual_scale(refined.distance[seen] ** 2, MEDIAN_OF_TWO))
-    limit = OUTLIER_SIGMAS
     if excess > 1:
         whitening /= min(excess, MAX_SIGMA_PX / SIGMA_PX)
         start = refined.R_cw, refined.t_cw
         refined = refine_pose(*start, points, view.x, whitening, covariances)
-        limit = MEASURED_OUTLIER_SIGMAS
-    used = refined.distance < limit
+    used = refined.distance < STRICT_OUTLIER_SIGMAS
     if used.sum() < max(MIN_LANDMARKS, MIN_AGREEING_SHARE * len(used)):
         return None
     if not is_determined(refined, points[used]):
