@@ -25,7 +25,6 @@ from lgc_ros.estimation.methods import FILTER_ESTIMATOR, parse_method
 from lgc_ros.features.base import make_extractor
 from lgc_ros.filter.checkpoint import shipped_models
 from lgc_ros.filter.correspondence_filter import (
-    MAX_TRUSTED,
     CorrespondenceFilter,
     FilterResult,
     top_scoring,
@@ -51,8 +50,6 @@ from lgc_ros.runtime.stage_timer import StageTimer
 
 STAGES = ("features", "match", "filter", "estimate")
 FILTERED_THRESHOLD_PX = 1.5
-# Limits of a rough estimate: samples drawn, and matches used.
-ROUGH_SAMPLES, ROUGH_MATCHES = 25, 250
 # Squared symmetric epipolar distance of true matches, normalized: (1e-2)², section 3.4.
 LABEL_THRESHOLD = 1e-4
 PROBABLY_TRUE = 0.5  # score of a match that is kept once the pose is known
@@ -221,13 +218,13 @@ class RelativePoseSolver:
             correspondences, kept, no_inliers, None, failure, scores, timer.ms, trust_score
         )
 
-    def estimate(self, rejected: TwoViewResult, rough: bool = False) -> TwoViewResult:
-        """Estimate the pose from the kept matches; `rough` trades accuracy for speed."""
+    def estimate(self, rejected: TwoViewResult) -> TwoViewResult:
+        """Estimate the pose from the kept matches."""
         timer = StageTimer()
         result = rejected
         if not rejected.failure:
             survivors = rejected.correspondences.subset(rejected.kept)
-            pose = self._estimate(survivors, rejected.trust_score, rough)
+            pose = self._estimate(survivors, rejected.trust_score)
             result = (
                 self.classify_inliers(rejected, pose.R_10, pose.t_10)
                 if pose
@@ -278,20 +275,15 @@ class RelativePoseSolver:
         pose = PoseEstimate(R_10, t_10 / np.linalg.norm(t_10), E_10, agreeing)
         return replace(rejected, inliers=inliers, pose=pose)
 
-    def _estimate(
-        self, survivors: Correspondences, trust_score: float, rough: bool
-    ) -> PoseEstimate | None:
+    def _estimate(self, survivors: Correspondences, trust_score: float) -> PoseEstimate | None:
         """Section 3.5, or 3.3 where the method's estimator is the 8-point algorithm."""
-        options, most = self.options, MAX_TRUSTED
-        if rough:
-            options, most = replace(options, max_iterations=ROUGH_SAMPLES), ROUGH_MATCHES
         if self.method.unique:
             scores = -survivors.ratio if survivors.scores is None else survivors.scores
             survivors = survivors.subset(one_to_one(survivors, scores))
         if self._score is not None and self.method.estimator != EIGHT_POINT:
             assert survivors.scores is not None  # the filter scored all matches
-            survivors = survivors.subset(top_scoring(survivors.scores, trust_score, most))
-        return ESTIMATORS[self.method.estimator](survivors, options)
+            survivors = survivors.subset(top_scoring(survivors.scores, trust_score))
+        return ESTIMATORS[self.method.estimator](survivors, self.options)
 
     def _too_few(self, matches: int, kept: int) -> str:
         if matches < EIGHT_POINT_MINIMUM:

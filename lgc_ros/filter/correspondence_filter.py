@@ -99,13 +99,13 @@ def interpret(logits: np.ndarray, info: ModelInfo) -> FilterResult:
     )
 
 
-def top_scoring(scores: np.ndarray, above: float, most: int = MAX_TRUSTED) -> np.ndarray:
-    """Mask of the matches that score at least `above`: at least 100, at most `most`.
+def top_scoring(scores: np.ndarray, above: float) -> np.ndarray:
+    """Mask of the matches that score at least `above`: at least 100, at most 500.
 
     Beyond a certain number, further true matches hardly improve a pose, while outliers that agree
     with each other ruin it.
     """
-    count = np.clip(np.count_nonzero(scores >= above), MIN_TRUSTED, most)
+    count = np.clip(np.count_nonzero(scores >= above), MIN_TRUSTED, MAX_TRUSTED)
     mask = np.zeros(len(scores), bool)
     mask[np.argsort(-scores, kind="stable")[:count]] = True
     return mask

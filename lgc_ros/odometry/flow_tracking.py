@@ -44,18 +44,20 @@ from lgc_ros.odometry.pose_optimization import (
     refine_pose,
     residual_scale,
 )
-from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
-from lgc_ros.odometry.triangulation import OUTLIER_SIGMAS
+from lgc_ros.odometry.tracking import (
+    MIN_AGREEING_SHARE,
+    MIN_LANDMARKS,
+    TRUSTED_SAMPLES,
+    Pose,
+    Track,
+)
+from lgc_ros.odometry.triangulation import STRICT_OUTLIER_SIGMAS
 
-# Share of the points found that must agree with the pose.
-MIN_AGREEING = 0.5
 # Share of the keypoints in view that must be found where no pose can confirm them.
 MIN_FOUND = 0.5
 # The noise of the points is measured in every frame, since blur and rolling shutter increase it;
 # this is its largest standard deviation.
 MAX_SIGMA_PX = 1.0
-# Outliers are rejected more strictly where the noise was measured.
-MEASURED_OUTLIER_SIGMAS = OUTLIER_SIGMAS / 2
 # Coarsest pyramid level for landmarks, which are near their projections.
 NEAR_LEVEL = 3
 # Largest predicted change of the area of a patch.
@@ -63,8 +65,6 @@ MAX_ZOOM = 3.0
 # Points whose depth has grown by this factor count as out of view: a camera that moves backwards
 # loses none of them, but sees ever more that its keyframe did not.
 MAX_RECESSION = 1.25
-# Samples of the two-view estimator.
-SAMPLES = 50
 # Keypoints without landmarks are followed for so many frames, before the frame is matched to the
 # whole map again.
 MAX_FRAMES_WITHOUT_LANDMARKS = 10
@@ -195,14 +195,12 @@ def _located(
     )
     seen = np.isfinite(refined.distance)
     excess = np.sqrt(residual_scale(refined.distance[seen] ** 2, MEDIAN_OF_TWO))
-    limit = OUTLIER_SIGMAS
     if excess > 1:
         whitening /= min(excess, MAX_SIGMA_PX / SIGMA_PX)
         start = refined.R_cw, refined.t_cw
         refined = refine_pose(*start, points, view.x, whitening, covariances)
-        limit = MEASURED_OUTLIER_SIGMAS
-    used = refined.distance < limit
-    if used.sum() < max(MIN_LANDMARKS, MIN_AGREEING * len(used)):
+    used = refined.distance < STRICT_OUTLIER_SIGMAS
+    if used.sum() < max(MIN_LANDMARKS, MIN_AGREEING_SHARE * len(used)):
         return None
     if not is_determined(refined, points[used]):
         return None
@@ -243,10 +241,10 @@ def _track(
 def with_two_view_pose(track: Track, options: OdometryOptions) -> Track:
     """Points that were followed without landmarks, with their relative pose; None in the result
     if they do not determine one.
-
-    Few samples do: nearly all points that were followed are true matches.
     """
-    estimator = EstimatorOptions(options.threshold_px, max_iterations=SAMPLES, seed=options.seed)
+    estimator = EstimatorOptions(
+        options.threshold_px, max_iterations=TRUSTED_SAMPLES, seed=options.seed
+    )
     pose = ESTIMATORS[FILTER_ESTIMATOR](track.result.correspondences, estimator)
     if pose is None:
         return replace(track, result=replace(track.result, pose=None))

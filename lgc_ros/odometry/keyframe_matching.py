@@ -15,11 +15,18 @@ from lgc_ros.estimation.estimators import EstimatorOptions
 from lgc_ros.estimation.methods import parse_method
 from lgc_ros.estimation.two_view import RelativePoseSolver, TwoViewResult
 from lgc_ros.matching.correspondences import Matches, correspond, match, nearest_per_keypoint
-from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, View, motion_between
+from lgc_ros.odometry.map import Keyframe, LandmarkMap, View, motion_between
 from lgc_ros.odometry.motion_search import ReferenceMatches
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.pose_optimization import is_determined, project, refine_pose
-from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
+from lgc_ros.odometry.tracking import (
+    EXPLAINED_SHARE,
+    MIN_AGREEING_SHARE,
+    MIN_LANDMARKS,
+    TRUSTED_SAMPLES,
+    Pose,
+    Track,
+)
 from lgc_ros.odometry.triangulation import OUTLIER_SIGMAS
 from lgc_ros.runtime.stage_timer import StageTimer
 
@@ -28,16 +35,7 @@ PNP_THRESHOLD_PX = 4.0
 # and thoroughly afterwards.
 PNP_SAMPLES = 20
 PNP_REFINEMENTS = 5
-# Samples of the two-view estimator behind the filter: nearly all it trusts are true matches.
-FILTERED_SAMPLES = 100
-# A rough two-view pose is enough while parallax is below this part of what initialization needs.
-ROUGH_PARALLAX = 1 / 3
-# Share of the matched landmarks that must agree with a pose.
-MIN_LANDMARK_SHARE = 0.5
-# Share of the filtered matches that a pose from landmarks must explain; otherwise the two-view
-# estimator decides.
-EXPLAINED_SHARE = 0.8
-# The same where no filter has rejected outliers, for a pose from optical flow.
+# Instead of EXPLAINED_SHARE where no filter has rejected outliers, for a pose from optical flow.
 UNFILTERED_SHARE = 0.3
 # Share of the filtered matches that must agree with the motion that a map is initialized from.
 FIRST_SHARE = 0.5
@@ -48,7 +46,7 @@ class KeyframeMatcher:
 
     def __init__(self, options: OdometryOptions) -> None:
         self.options = o = options
-        samples = o.max_iterations or (FILTERED_SAMPLES if parse_method(o.method).filter else None)
+        samples = o.max_iterations or (TRUSTED_SAMPLES if parse_method(o.method).filter else None)
         estimator = EstimatorOptions(o.threshold_px, max_iterations=samples, seed=o.seed)
         self.solver = RelativePoseSolver(
             o.method, o.features, o.model, o.device, estimator, o.engine
@@ -80,7 +78,7 @@ class KeyframeMatcher:
         timer.lap("track")
         if located is not None:
             return located
-        track = _make_track(view, reference, matches, self._two_view(reference, rejected))
+        track = _make_track(view, reference, matches, self.solver.estimate(rejected))
         timer.lap("estimate")
         track = replace(track, pose=locate(view, track, landmarks, self.options))
         timer.lap("track")
@@ -98,18 +96,6 @@ class KeyframeMatcher:
         timer.lap("filter")
         return matches, rejected
 
-    def _two_view(self, reference: Keyframe, rejected: TwoViewResult) -> TwoViewResult:
-        """The two-view pose; a rough one while parallax is far too small for initialization.
-
-        Only the scores of a filter tell which matches a rough pose can rest on.
-        """
-        if self.solver.filter is not None and np.all(reference.landmark_ids == NONE):
-            rough = self.solver.estimate(rejected, rough=True)
-            needed_deg = ROUGH_PARALLAX * self.options.init_parallax_deg
-            if rough.pose is not None and rough.parallax_deg < needed_deg:
-                return rough
-        return self.solver.estimate(rejected)
-
     def _track_by_landmarks(
         self,
         view: View,
@@ -121,7 +107,8 @@ class KeyframeMatcher:
     ) -> Track | None:
         """Locate the view by landmarks alone, if they explain the filtered matches.
 
-        This saves the two-view pose. Without a filter it is needed to reject outliers.
+        This saves the two-view pose, which decides otherwise. Without a filter it is needed to
+        reject outliers.
         """
         if self.solver.filter is None and pose is None:
             return None
@@ -170,7 +157,7 @@ def locate(
             "max_iterations": PNP_REFINEMENTS,
         },
     )
-    needed = max(MIN_LANDMARKS, MIN_LANDMARK_SHARE * len(known))
+    needed = max(MIN_LANDMARKS, MIN_AGREEING_SHARE * len(known))
     if info["num_inliers"] < MIN_LANDMARKS:
         return None
     refined = refine_pose(

@@ -265,16 +265,6 @@ class LandmarkMap:
         self.covariances *= (sigma_px / self.sigma_px) ** 2
         self.sigma_px = sigma_px
 
-    def transform(self, R_cw: np.ndarray, t_cw: np.ndarray, camera: Keyframe) -> None:
-        """Move the whole map rigidly so that one of its cameras gets this pose."""
-        R_nw = R_cw.T @ camera.R_cw  # from the old world to the new one
-        t_nw = R_cw.T @ (camera.t_cw - t_cw)
-        self.points = self.points @ R_nw.T + t_nw
-        self.covariances = R_nw @ self.covariances @ R_nw.T
-        for keyframe in self.keyframes:
-            keyframe.R_cw = keyframe.R_cw @ R_nw.T
-            keyframe.t_cw = keyframe.t_cw - keyframe.R_cw @ t_nw
-
     def rescale(self, factor: float, center: np.ndarray) -> None:
         """Scale the map about a point; a camera there keeps its pose."""
         self.points = center + factor * (self.points - center)

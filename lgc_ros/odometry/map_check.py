@@ -7,12 +7,10 @@ import numpy as np
 from lgc_ros.geometry.epipolar import essential_from_pose, sampson_distance
 from lgc_ros.odometry.map import View, motion_between
 from lgc_ros.odometry.options import OdometryOptions
-from lgc_ros.odometry.tracking import MIN_LANDMARKS, Track
+from lgc_ros.odometry.tracking import EXPLAINED_SHARE, MIN_LANDMARKS, Track
 
 # Share of the matches that must agree on a two-view pose.
 MIN_INLIER_SHARE = 0.2
-# A view confirms the map if the pose from landmarks explains this share of the two-view inliers.
-CONFIRMED_SHARE = 0.8
 # The map is given up when this many more views refute than confirm it.
 MAX_REFUTED = 2
 
@@ -64,7 +62,7 @@ class MapCheck:
         E_10 = essential_from_pose(*motion_between(track.reference, track.pose))
         threshold = 2 * self._options.threshold_px / view.camera.focal
         agree = sampson_distance(E_10, x0, x1) < threshold**2
-        return bool(np.mean(agree) > CONFIRMED_SHARE)
+        return bool(np.mean(agree) > EXPLAINED_SHARE)
 
 
 def shows_landmarks(track: Track) -> bool:

@@ -13,13 +13,11 @@ from lgc_ros.matching.guided import NOT_FOUND, match_guided
 from lgc_ros.odometry import covariance
 from lgc_ros.odometry.anchor import landmark_patches, with_points
 from lgc_ros.odometry.flow_tracking import find_patches
-from lgc_ros.odometry.keyframe_matching import KeyframeMatcher
 from lgc_ros.odometry.local_adjustment import adjust_window
 from lgc_ros.odometry.map import NONE, Keyframe, LandmarkMap, View, motion_between
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.patch_alignment import image_pyramid
 from lgc_ros.odometry.tracking import MIN_LANDMARKS, Pose, Track
-from lgc_ros.runtime.stage_timer import StageTimer
 
 # A new keyframe is searched for the landmarks of this many covisible keyframes, this far from
 # their projections. A keypoint is accepted if its descriptor is as close as those of this share
@@ -62,36 +60,6 @@ def insert_rotated_keyframe(
     keyframe.landmark_ids[track.index1] = track.reference.landmark_ids[track.index0]
     landmarks.add_keyframe(keyframe, keep=track.reference)
     return keyframe
-
-
-def locate_earlier_keyframes(
-    landmarks: LandmarkMap, reference: Keyframe, matcher: KeyframeMatcher, timer: StageTimer
-) -> Keyframe:
-    """Recover the translation that was held back before the first landmarks; the world stays.
-
-    Each keyframe before the reference is located by the landmarks of the next one, as far back as
-    that succeeds. The earliest one found keeps its pose and all others move.
-
-    Returns:
-        That earliest keyframe.
-    """
-    origin, spread = reference, np.zeros((6, 6))
-    held = reference.R_cw, reference.t_cw
-    for older in landmarks.keyframes[-3::-1]:
-        track = matcher(older.view, origin, landmarks, timer)
-        if track.pose is None:
-            break
-        held = older.R_cw, older.t_cw
-        older.R_cw, older.t_cw = track.pose.R_cw, track.pose.t_cw
-        spread += covariance.in_world(track.pose.covariance, covariance.T_wc(older))
-        used = track.pose.used
-        older.landmark_ids[track.index1[used]] = origin.landmark_ids[track.index0[used]]
-        landmarks.triangulate(origin, older, track.index0, track.index1)
-        origin = older
-    landmarks.transform(*held, origin)
-    if origin is not reference:
-        reference.covariance = origin.covariance + spread
-    return origin
 
 
 def connect(landmarks: LandmarkMap, keyframe: Keyframe, track: Track, threshold_px: float) -> None:

@@ -17,8 +17,14 @@ from lgc_ros.odometry.motion_search import ReferenceMatches
 
 # Views since the reference that are kept to tell motions apart.
 MAX_VIEWS_BETWEEN = 5
-# Fewest landmarks that give a pose.
+# Fewest landmarks that give a pose, and the share of those found that must agree with it.
 MIN_LANDMARKS = 15
+MIN_AGREEING_SHARE = 0.5
+# Share of the matches that a pose from landmarks must explain.
+EXPLAINED_SHARE = 0.8
+# Samples of the two-view estimator where nearly all matches are true: those that the filter
+# trusts, and points that optical flow has followed.
+TRUSTED_SAMPLES = 100
 
 
 @final

@@ -21,8 +21,9 @@ MAX_DEPTH_SIGMA = 0.3
 # Reprojection errors beyond this many standard deviations are outliers. The threshold is generous:
 # rolling shutter and imperfect calibration shift true matches, too, whole regions together.
 OUTLIER_SIGMAS = 8.0
-# The same for points of little parallax: errors as large would change their depth at will.
-WEAK_OUTLIER_SIGMAS = 4.0
+# The same for points of little parallax, whose depth errors as large would change at will, and for
+# patches, whose noise is measured in every frame.
+STRICT_OUTLIER_SIGMAS = 4.0
 # If a smaller share of the matches can be triangulated, the parallax of the views is too small.
 # Otherwise, those that cannot be are outliers for the most part.
 MIN_PRECISE_SHARE = 0.4
@@ -111,7 +112,7 @@ def place_points(views: TwoViews, scene_depth: float) -> tuple[np.ndarray, np.nd
     inverse = np.maximum(inverse, FARTHEST_SIGMAS * np.sqrt(variance))
     points0 = homogeneous(v.x0) / inverse[:, None]
     ahead = (points0 @ v.R_10.T + v.t_10)[:, 2] > 0
-    good = ahead & (squared < WEAK_OUTLIER_SIGMAS**2)
+    good = ahead & (squared < STRICT_OUTLIER_SIGMAS**2)
     return good, points0, v.covariances(points0, (inverse**2 / prior) ** 2)
 
 

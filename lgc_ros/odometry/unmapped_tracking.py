@@ -15,7 +15,7 @@ from lgc_ros.odometry.initialization import (
 )
 from lgc_ros.odometry.keyframe_policy import few_matches_left
 from lgc_ros.odometry.map import View
-from lgc_ros.odometry.mapping import insert_rotated_keyframe, locate_earlier_keyframes
+from lgc_ros.odometry.mapping import insert_rotated_keyframe
 from lgc_ros.odometry.motion_gate import pure_rotation, rotated_pose
 from lgc_ros.odometry.state import DEGENERATE, INITIALIZING, NO_MOTION, OK, OdometryState
 from lgc_ros.odometry.tracking import Pose, Reference, Track
@@ -126,13 +126,10 @@ class UnmappedTracking:
         if made is None:
             return None
         reference, (keyframe, pose) = track.reference, made
-        origin = reference
-        if not c.map.initialized:
-            origin = locate_earlier_keyframes(c.map, reference, c.match, timer)
         keyframe.covariance = covariance.chained(reference.covariance, pose)
         c.map.initialized = True
         c.check.restart()
-        c.rescale(c.scale.measure(keyframe, reference, frame.depth, about=origin.center))
+        c.rescale(c.scale.measure(keyframe, reference, frame.depth, about=reference.center))
         c.refer_to(keyframe)
         c.history.depth = float(np.median(c.map.depths(keyframe, keyframe.landmark_ids)))
         if not c.scale.is_awaited:
