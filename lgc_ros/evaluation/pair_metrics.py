@@ -92,8 +92,9 @@ class PairScore:
 
     Attributes:
         error_deg: pose error; 180 if no pose was found.
-        precision, recall: of the matches after outlier rejection, which are those kept by the
-            filter, or the estimator's inliers for methods without one. NaN if undefined.
+        precision, recall: of the matches kept in the end, which are those that are probably true
+            by filter and pose, or the estimator's inliers for methods without a filter. NaN if
+            undefined.
         inlier_precision, inlier_recall: of the estimator's inliers, for every method.
         ms: milliseconds by stage.
     """
