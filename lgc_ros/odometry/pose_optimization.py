@@ -25,6 +25,9 @@ NARROWINGS = 3
 # Largest standard deviation of a pose, in radians and in depths of its points. Real and rendered
 # sequences stay ten times below, even with 16 landmarks.
 MAX_POSE_SIGMA = 0.1
+# Two matches of this many samples give a rotation each. If half of the matches agree on one, two
+# that do are among them with a probability of 1 - 0.75**50.
+ROTATION_SAMPLES = 50
 # Medians of the squares of one and of two Gaussian residuals, in variances.
 MEDIAN_OF_ONE = 0.4549
 MEDIAN_OF_TWO = 2 * np.log(2)
@@ -239,21 +242,33 @@ def residual_scale(squared: np.ndarray, expected: float) -> float:
 def fit_rotation(
     x0: np.ndarray, x1: np.ndarray, sigma: float, iterations: int = 15
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rotation R_10 that best aligns the rays of camera 0 with those of camera 1.
+    """The rotation R_10 that aligns more than half of the rays of camera 0 with those of camera 1.
+
+    The fit begins with the rotation of two matches that leaves the least median angle. One of all
+    matches would begin between the true rotation and that of outliers that agree with each other,
+    as those of a repeated texture do, and stay there.
 
     Returns:
         R_10 and (N,) angles in radians left between the rays: parallax and noise.
     """
     a, b = (h / np.linalg.norm(h, axis=1, keepdims=True) for h in map(homogeneous, (x0, x1)))
-    weight = np.ones(len(a))
+    pairs = np.random.default_rng(0).integers(len(a), size=(ROTATION_SAMPLES, 2))
+    samples = _aligning(b[pairs].transpose(0, 2, 1) @ a[pairs])
+    angle = min((_sines(R_10, a, b) for R_10 in samples), key=np.median)
     for _ in range(iterations):
-        U, _, Vt = np.linalg.svd((b * weight[:, None]).T @ a)
-        R_10 = U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt
-        angle = _sines(R_10, a, b)
         # Graduated: the loss narrows from the size of the residuals to that of the noise.
         scale = max(sigma, float(np.median(angle)))
         weight = _cauchy((angle / scale) ** 2)
+        R_10 = _aligning((b * weight[:, None]).T @ a)
+        angle = _sines(R_10, a, b)
     return R_10, np.arcsin(np.minimum(angle, 1.0))
+
+
+def _aligning(moments: np.ndarray) -> np.ndarray:
+    """(..., 3, 3) rotations of rays a into rays b, from the sums of their products b aᵀ."""
+    U, _, Vt = np.linalg.svd(moments)
+    U[..., 2] *= np.linalg.det(U @ Vt)[..., None]
+    return np.asarray(U @ Vt)
 
 
 @compiled

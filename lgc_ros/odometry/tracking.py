@@ -72,12 +72,16 @@ class Reference:
     Attributes:
         most_matches: largest number of matches a view had with it.
         views: matches of the views since then, for initialization.
+        runs_out: whether so little of it was left in view that a new keyframe should take over.
+            What flow has found out matching cannot: points followed and keypoints matched are not
+            counted against each other.
         retry_parallax_deg: no map is initialized from less, since an attempt has failed.
     """
 
     keyframe: Keyframe
     most_matches: int = 0
     views: list[ReferenceMatches] = field(default_factory=list)
+    runs_out: bool = False
     retry_parallax_deg: float = 0.0
 
     def saw(self, track: Track) -> None:

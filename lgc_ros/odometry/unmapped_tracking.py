@@ -48,6 +48,8 @@ class UnmappedTracking:
         rotation = pure_rotation(view, track, c.map.sigma(view.camera), o.still_px)
         c.history.failures = 0
         c.current.saw(track)
+        if few_matches_left(track, c.current.most_matches, o):
+            c.current.runs_out = True
         if rotation is not None:
             R_10, status = rotation
             hidden_rad = HIDDEN_MOTION_PX / focal
@@ -59,8 +61,7 @@ class UnmappedTracking:
             if track.result.pose is None:
                 return None
         # Less parallax is accepted before the keyframe, and with it the baseline, is given up.
-        runs_out = few_matches_left(track, c.current.most_matches, o)
-        needed_deg = o.init_parallax_deg / (2 if runs_out else 1)
+        needed_deg = o.init_parallax_deg / (2 if c.current.runs_out else 1)
         x1 = view.x[track.index1]
         first = first_motion(track, x1, c.current.views, needed_deg, o.threshold_px / focal)
         c.current.remember(track.candidates)
@@ -100,8 +101,7 @@ class UnmappedTracking:
     ) -> OdometryState | None:
         """A view whose position is held; it becomes a keyframe before the matches run out."""
         c = self._context
-        low = few_matches_left(track, c.current.most_matches, c.options)
-        inserted = status != NO_MOTION and low
+        inserted = status != NO_MOTION and c.current.runs_out
         if inserted and by_flow:
             return None
         c.gate.anchor_at(pose)

@@ -132,6 +132,19 @@ def test_a_rotation_is_about_its_vector_by_its_length(angle):
     np.testing.assert_allclose(rotation_from_vector(angle * axis), expected, atol=1e-15)
 
 
+def test_a_rotation_is_fitted_among_wrong_matches_that_agree_with_each_other():
+    """Those of a repeated texture are all shifted alike."""
+    rng = np.random.default_rng(2)
+    rays0 = rng.uniform([-0.5, -0.5, 1], [0.5, 0.5, 1], (200, 3))
+    R_10 = axangle2mat([0.2, 1, 0.1], 0.8)
+    rays1 = rays0 @ R_10.T
+    rays1[:80] = rays1[:80] @ axangle2mat([0.2, 1, 0.1], 0.25).T
+    x0, x1 = rays0[:, :2], rays1[:, :2] / rays1[:, 2:]
+    found, left_rad = fit_rotation(x0, x1, SIGMA)
+    np.testing.assert_allclose(found, R_10, atol=1e-4)
+    assert (left_rad[:80] > 0.1).all()
+
+
 def test_a_rotation_is_fitted_among_wrong_matches_and_leaves_the_parallax():
     rng = np.random.default_rng(2)
     rays0 = rng.uniform([-0.5, -0.5, 1], [0.5, 0.5, 1], (200, 3))

@@ -60,6 +60,30 @@ def test_pure_rotation_after_a_walk_holds_translation(source, walk):
     assert max(moved_m) < 0.03
 
 
+def turn_before_a_walk(source, walk, degrees):
+    """A camera that turns on the spot, 3 degrees per frame, until it looks where it walks."""
+    frames, first = [], walk[0]
+    for angle in np.radians(np.arange(degrees, 0, -3)):
+        turn = np.eye(4)
+        turn[:3, :3], _ = cv2.Rodrigues(np.array([0.0, angle, 0.0]))
+        T_wc = first.T_wc @ turn
+        image, depth = source.world.render(CAMERA, T_wc)
+        stamp_ns = first.stamp_ns - round(np.degrees(angle) / 3) * 100_000_000
+        frames.append(replace(first, stamp_ns=stamp_ns, image=image, depth=depth, T_wc=T_wc))
+    return frames + walk
+
+
+def test_a_turn_on_the_spot_before_a_walk_does_not_initialize_the_map(source, walk):
+    """At its end, few matches with the first view are left, and many of them are wrong."""
+    frames = turn_before_a_walk(source, walk[:12], degrees=60)
+    states = process(frames)
+    assert set(statuses(states[1:21])) <= {"rotation_only"}
+    assert max(rotation_errors_deg(states, frames)) < 1.0
+    assert set(statuses(states[24:])) == {"ok"}
+    errors = evaluate_trajectory(tracked(states[24:]), truth(frames))
+    assert errors.ate_rmse_m < 0.01 * truth(walk[:12]).length_m
+
+
 def wall(count):
     """Views of nothing but a wall, one unit away; the camera passes along it and turns."""
     rng = np.random.default_rng(1)
