@@ -39,6 +39,7 @@ from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.patch_alignment import LEVELS, align_patches, image_pyramid
 from lgc_ros.odometry.pose_optimization import (
     MEDIAN_OF_TWO,
+    RefinedPose,
     is_determined,
     refine_far_pose,
     refine_pose,
@@ -190,11 +191,12 @@ def _located(
 ) -> Pose | None:
     """The pose on which most of the landmarks agree, with the noise that they show."""
     whitening = np.eye(2) * view.camera.focal / SIGMA_PX
-    refined = refine_far_pose(
-        predicted.R_cw, predicted.t_cw, points, view.x, whitening, covariances
-    )
-    seen = np.isfinite(refined.distance)
-    excess = np.sqrt(residual_scale(refined.distance[seen] ** 2, MEDIAN_OF_TWO))
+    start = predicted.R_cw, predicted.t_cw
+    refined = refine_pose(*start, points, view.x, whitening, covariances)
+    excess = _excess_noise(refined)
+    if excess > MAX_SIGMA_PX / SIGMA_PX:  # no noise is that large: the prediction is far off
+        refined = refine_far_pose(*start, points, view.x, whitening, covariances)
+        excess = _excess_noise(refined)
     if excess > 1:
         whitening /= min(excess, MAX_SIGMA_PX / SIGMA_PX)
         start = refined.R_cw, refined.t_cw
@@ -205,6 +207,12 @@ def _located(
     if not is_determined(refined, points[used]):
         return None
     return Pose(refined.R_cw, refined.t_cw, refined.covariance, used)
+
+
+def _excess_noise(refined: RefinedPose) -> float:
+    """Noise that the median residual shows, relative to the assumed one."""
+    seen = np.isfinite(refined.distance)
+    return float(np.sqrt(residual_scale(refined.distance[seen] ** 2, MEDIAN_OF_TWO)))
 
 
 def _track(
