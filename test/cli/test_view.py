@@ -131,8 +131,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 main()
 """
     command = [sys.executable, "-c", program, "view", str(results[1]), "--web"]
-    without_browser = {**os.environ, "BROWSER": "true"}
-    served = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=without_browser)
+    # With CI set, Rerun does not ask first-time users about usage data.
+    environment = {**os.environ, "BROWSER": "true", "CI": "true"}
+    served = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         line = served.stderr.readline()
         found = re.fullmatch(r"viewer: (http://\S+/)\?url=\S+ stays open until Ctrl-C\n", line)
