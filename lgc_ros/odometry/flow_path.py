@@ -9,7 +9,7 @@ from lgc_ros.features.base import Features
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry.context import Context
 from lgc_ros.odometry.flow_tracking import Followed
-from lgc_ros.odometry.keyframe_policy import few_points_in_view
+from lgc_ros.odometry.keyframe_policy import few_points_left
 from lgc_ros.odometry.map import View
 from lgc_ros.odometry.mapper import KeyframeRequest, Mapper
 from lgc_ros.odometry.state import NO_MOTION, OK, OdometryState
@@ -80,7 +80,7 @@ class FlowPath:
             followed.track,
             pose,
             frame,
-            few_points_in_view(followed.overlap, c.options),
+            few_points_left(followed.overlap, c.follower.share_left, c.options),
             c.follower.landmarks or c.map,
         )
 

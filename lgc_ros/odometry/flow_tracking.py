@@ -69,6 +69,8 @@ MAX_RECESSION = 1.25
 # Keypoints without landmarks are followed for so many frames, before the frame is matched to the
 # whole map again.
 MAX_FRAMES_WITHOUT_LANDMARKS = 10
+# A landmark that has not been found for so long is lost: blur hides it for less.
+LOST_AFTER_NS = 350_000_000
 # Latest keyframes whose landmarks are followed together with those of the current one.
 OTHERS = 3
 
@@ -82,11 +84,13 @@ class Followed:
         track: the points found, as matches with the keyframe; with a pose if they are landmarks.
         overlap: share of the anchor's points that are in view, found or not, and not much
             farther away than from the keyframe.
+        found: (M,) bool, the anchor's points that were found.
     """
 
     view: View
     track: Track
     overlap: float
+    found: np.ndarray
 
 
 def follow_landmarks(
@@ -121,7 +125,7 @@ def follow_landmarks(
     in_view = _is_inside(guesses[: len(own.rows)], frame.camera)
     depths = landmarks.points[: len(own.rows)] @ predicted.R_cw[2] + predicted.t_cw[2]
     in_view &= depths < MAX_RECESSION * own.depths
-    return Followed(view, replace(track, pose=pose), float(in_view.mean()))
+    return Followed(view, replace(track, pose=pose), float(in_view.mean()), found)
 
 
 def find_patches(
@@ -172,7 +176,7 @@ def follow_keypoints(
     no_motion = np.eye(3), np.zeros(3)
     agree = np.ones(len(points), bool)
     track = _track(anchor.keyframe, view, patches.rows[points], *no_motion, agree)
-    return Followed(view, track, float(in_view.mean()))
+    return Followed(view, track, float(in_view.mean()), found)
 
 
 def _view_of_points(frame: View, pixels: np.ndarray, found: np.ndarray) -> tuple[View, np.ndarray]:
@@ -302,10 +306,13 @@ class PointFollower:
 
     Attributes:
         anchor: the keyframe and its points; None if there is nothing to follow.
+        share_left: of the landmarks, those that were found lately.
     """
 
     def __init__(self) -> None:
         self.anchor: Anchor | None = None
+        self.share_left = 1.0
+        self._found_ns = np.empty(0, np.int64)
         self._pixels, self._shift = np.empty((0, 2)), np.zeros(2)
         self._frames = 0
 
@@ -327,6 +334,8 @@ class PointFollower:
         """Follow the landmarks that a keyframe shows from now on."""
         others = [k for k in landmarks.keyframes[: -1 - OTHERS : -1] if k is not keyframe]
         self.anchor = landmark_anchor(keyframe, landmarks, others)
+        if self.landmarks is not None:
+            self._found_ns = np.full(len(self.landmarks.points), keyframe.view.stamp_ns)
 
     def follow_keypoints_of(self, keyframe: Keyframe) -> None:
         """Follow keypoints of a keyframe that shows no landmarks from now on."""
@@ -347,7 +356,11 @@ class PointFollower:
             return None
         pyramid = image_pyramid(frame.gray)
         if self.anchor.landmarks is not None:
-            return follow_landmarks(self.anchor, frame, pyramid, predicted)
+            followed = follow_landmarks(self.anchor, frame, pyramid, predicted)
+            if followed is not None:
+                self._found_ns[followed.found] = frame.stamp_ns
+                self.share_left = float(np.mean(frame.stamp_ns - self._found_ns < LOST_AFTER_NS))
+            return followed
         self._frames += 1
         if initialized and self._frames > MAX_FRAMES_WITHOUT_LANDMARKS:
             return None

@@ -15,6 +15,9 @@ MIN_LANDMARK_SHARE = 1 / 3
 PARALLAX_SHARE = 1 / 3
 # Points that leave the view for each match that is lost: matches are also lost as views change.
 POINTS_PER_MATCH = 2 / 3
+# Share of the points that were found lately. With fewer, a keyframe comes too late on fast drives
+# past trees: too few of its keypoints match, and the next one has fewer still.
+MIN_SHARE_LEFT = 0.7
 
 
 def keyframe_is_due(
@@ -46,14 +49,18 @@ def keyframe_is_due(
     return shared_parallax_deg(R_10, x0, x1) > options.init_parallax_deg
 
 
-def few_points_in_view(overlap: float, options: OdometryOptions) -> bool:
-    """Whether so many points that are followed have left the view that a new keyframe is due.
+def few_points_left(overlap: float, share_left: float, options: OdometryOptions) -> bool:
+    """Whether so few of the points that are followed are left that a new keyframe is due.
 
     Args:
         overlap: share of the keyframe's points that is in view, found or not. Points that blur
             hides will be found again.
+        share_left: share of all points that was found lately. Those that were not look different
+            from here, or are hidden by others, and the keypoints around them can no longer be
+            matched either.
     """
-    return 1 - overlap > POINTS_PER_MATCH * (1 - options.keyframe_overlap)
+    left_view = 1 - overlap > POINTS_PER_MATCH * (1 - options.keyframe_overlap)
+    return left_view or share_left < MIN_SHARE_LEFT
 
 
 def few_matches_left(track: Track, most_matches: int, options: OdometryOptions) -> bool:

@@ -13,6 +13,9 @@ from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory
 from lgc_ros.features.base import make_extractor
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.trajectory import Trajectory
+from lgc_ros.odometry.flow_tracking import PointFollower
+from lgc_ros.odometry.keyframe_policy import few_points_left
+from lgc_ros.odometry.map import make_view
 from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.sources.synthetic import SyntheticSource
@@ -84,6 +87,30 @@ def test_a_camera_that_moves_backwards_gets_keyframes():
     keyframes = [k for k, state in enumerate(states) if state.keyframe]
     assert max(np.diff(keyframes)) <= 8  # 9 if only points that leave the image counted
     assert error_m(states, frames) < 0.0025 * 0.6 * len(frames)
+
+
+def test_only_landmarks_that_stay_hidden_are_lost(walk):
+    """Those that blur hides for a moment come back; too few that are left ask for a keyframe."""
+    odometry = VisualOdometry(OPTIONS)
+    for frame in walk[:30]:
+        odometry.process(frame)
+    keyframe, follower = odometry.map.keyframes[-1], PointFollower()
+    follower.follow_landmarks_of(keyframe, odometry.map)
+    hidden = keyframe.view.gray.copy()
+    hidden[:, :160] = np.random.default_rng(0).integers(0, 256, (240, 160), np.uint8)
+
+    def share_left(after_s, gray):
+        stamp_ns = keyframe.view.stamp_ns + round(after_s * 1e9)
+        view = make_view(stamp_ns, CAMERA, gray=gray)
+        assert follower.follow(view, keyframe, initialized=True) is not None
+        return follower.share_left
+
+    assert share_left(0.1, keyframe.view.gray) > 0.95
+    assert share_left(0.4, hidden) > 0.95
+    assert share_left(0.5, hidden) < 0.7
+    assert share_left(0.6, keyframe.view.gray) > 0.95
+    assert few_points_left(1.0, 0.69, OPTIONS)
+    assert not few_points_left(1.0, 0.71, OPTIONS)
 
 
 def test_a_frame_after_a_gap_is_matched(walk):
