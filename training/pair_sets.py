@@ -53,8 +53,8 @@ def find_pair_sets(
                     found += _in_dump(path, group, features, keypoints)
                 else:
                     found.append(_in_folder(path, group))
-    names = Counter((pairs.group, pairs.name) for pairs in found)
-    (group, name), count = names.most_common(1)[0]
+    names = Counter((pairs.group, pairs.name, pairs.keypoints) for pairs in found)
+    (group, name, _), count = names.most_common(1)[0]
     if count > 1:
         raise ConfigError(
             f"{count} sets of group '{group}' are called '{name}': give folders with different "

@@ -147,4 +147,5 @@ def to_correspondences(pair: LabeledPair) -> Correspondences:
         mutual=pair.mutual,
         zoom=pair.zoom,
         roll=pair.roll,
+        descriptor_distance=pair.descriptor_distance,
     )

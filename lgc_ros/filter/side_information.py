@@ -1,8 +1,8 @@
 """Side information: network inputs of a match in addition to its coordinates.
 
-`ratio` and `mutual` measure how distinctive a match is. `consensus` measures how many distinctive
-matches of the pair changed keypoint scale and orientation as this one did: true matches agree,
-outliers do not.
+`ratio` and `mutual` measure how distinctive a match is, `descriptor_distance` how similar its
+keypoints look. `consensus` measures how many distinctive matches of the pair changed keypoint
+scale and orientation as this one did: true matches agree, outliers do not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-SIDE = ("ratio", "mutual", "consensus")
+SIDE = ("ratio", "mutual", "consensus", "descriptor_distance")
 ROLL_BINS = 36  # 10 degrees each
 ZOOM_BINS = 24  # a quarter octave each
 MAX_ZOOM_OCTAVES = 3.0  # in either direction
@@ -40,6 +40,9 @@ class SideInformation(Protocol):
 
     @property
     def roll(self) -> np.ndarray | None: ...
+
+    @property
+    def descriptor_distance(self) -> np.ndarray | None: ...
 
 
 def side_information_error(names: Iterable[str]) -> str:

@@ -46,6 +46,8 @@ class Correspondences:
         None  # (N,) log2 ratio of the keypoint's angular size, image 1 over 0
     )
     roll: np.ndarray | None = None  # (N,) radians, rotation of the keypoint from image 0 to 1
+    # (N,) relative to unrelated descriptors, which have a distance of about 1
+    descriptor_distance: np.ndarray | None = None
     scores: np.ndarray | None = None  # (N,) from a filter, higher is better
 
     def __len__(self) -> int:
@@ -112,9 +114,22 @@ def correspond(
         mutual=matches.mutual,
         zoom=np.log2(size1 / size0),
         roll=np.radians(features1.angles[index1] - features0.angles[index0]),
+        descriptor_distance=matches.distance / _distance_of_unrelated(features1.descriptors),
     )
     valid = np.isfinite(correspondences.x0).all(1) & np.isfinite(correspondences.x1).all(1)
     return correspondences if valid.all() else correspondences.subset(valid)
+
+
+def _distance_of_unrelated(descriptors: np.ndarray) -> float:
+    """About the distance of descriptors that have nothing in common.
+
+    Half of the bits of binary descriptors differ by chance. Others are about as far apart as they
+    are long.
+    """
+    if descriptors.dtype == np.uint8:
+        return 4.0 * descriptors.shape[1]
+    length = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
+    return float(length.mean()) if length.any() else 1.0
 
 
 def ratio_test(matches: Matches | Correspondences, threshold: float = 0.8) -> np.ndarray:

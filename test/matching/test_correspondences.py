@@ -204,6 +204,20 @@ def test_roll_and_zoom_measure_the_rotation_and_scaling_of_an_image(kind, world)
     np.testing.assert_allclose(closer.zoom, found.zoom - 1, atol=1e-5)
 
 
+@pytest.mark.parametrize(("kind", "norm"), [("sift", cv2.NORM_L2), ("orb", cv2.NORM_HAMMING)])
+def test_descriptor_distance_is_about_1_between_unrelated_keypoints(kind, norm, world):
+    features = make_extractor(kind, 500)(SyntheticSource("walk", 1, world=world)[0].image)
+    others = np.random.default_rng(0).permutation(len(features))
+    pairs = zip(features.descriptors, features.descriptors[others], strict=True)
+    distance = np.float32([cv2.norm(a, b, norm) for a, b in pairs])
+    unrelated = Matches(np.arange(len(others)), others, distance, *np.ones((2, len(others))))
+    camera = Camera.from_K(K, 640, 480)
+    found = correspond(features, features, unrelated, camera, camera)
+    assert np.median(found.descriptor_distance) == pytest.approx(1.0, abs=0.25)
+    same = correspond(features, features, match(features, features), camera, camera)
+    np.testing.assert_array_equal(same.descriptor_distance, 0)
+
+
 def test_points_that_cannot_be_undistorted_are_left_out():
     points = [[320, 240], [1e5, 1e5]]
     a = features_of(np.eye(2, 8, dtype=np.float32), points=points)
@@ -219,7 +233,8 @@ def test_subset_selects_from_every_array_and_keeps_the_rest(selection):
     camera = Camera.from_K(K, 640, 480)
     whole = correspond(a, a, match(a, a), camera, camera)
     part = whole.subset(selection)
-    for name in ("x0", "x1", "p0", "p1", "ratio", "mutual", "zoom", "roll"):
+    names = ("x0", "x1", "p0", "p1", "ratio", "mutual", "zoom", "roll", "descriptor_distance")
+    for name in names:
         np.testing.assert_array_equal(getattr(part, name), getattr(whole, name)[selection])
     assert (part.size0, part.focal, part.scores) == (whole.size0, whole.focal, None)
 

@@ -169,6 +169,18 @@ def test_a_dump_is_scored_by_the_sequences_its_manifest_names(dump, tmp_path):
 
 
 @pytest.mark.usefixtures("in_this_process")
+def test_a_group_may_hold_a_sequence_at_several_numbers_of_keypoints(dump, tmp_path):
+    fewer = tmp_path / "fewer.hdf5"
+    fewer.write_bytes(dump.read_bytes())
+    manifest = json.loads(dump.with_suffix(".json").read_text())
+    manifest["config"]["features"]["max_keypoints"] = 100
+    fewer.with_suffix(".json").write_text(json.dumps(manifest))
+    config = EvaluateConfig({"known": [str(dump), str(fewer)]}, ("ransac+ratio",), limit=1)
+    found = {(r["sequence"], r["keypoints"]) for r in run(config, tmp_path)["records"]}
+    assert found == {("hall", 100), ("hall", 200), ("yard", 100), ("yard", 200)}
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_models_are_compared_under_their_names(dump, models, tmp_path):
     config = EvaluateConfig(
         {"all": [str(dump)]}, ("cn-8pt", "ransac"), models={"a": models["weights"], **models}
@@ -284,7 +296,7 @@ def test_a_configuration_file_is_equivalent_to_options(tmp_path):
 def test_the_example_is_understood():
     example = Path(training.evaluate.__file__).parent / "configs" / "evaluate_paper.yaml"
     config = make_evaluate_config(example)
-    assert config.keypoints == (500, 1000, 2000)
+    assert {"heldout", "unknown-albums", "nine"} == set(config.groups)
     assert {"cn-8pt", "cn+ransac", "ransac"} <= set(config.methods)
 
 

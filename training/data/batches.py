@@ -41,7 +41,10 @@ HARD_SHARES = (0.02, 0.30)
 CACHE_BYTES = 1 << 30
 """Memory for cached pairs of a dump in each process that reads from it."""
 
-MATCH_ATTRIBUTES = ("ratio", "mutual", "zoom", "roll")
+CONSENSUS_ATTRIBUTES = ("ratio", "mutual", "zoom", "roll")
+"""What consensus is computed from."""
+
+MATCH_ATTRIBUTES = (*CONSENSUS_ATTRIBUTES, "descriptor_distance")
 """What a pair holds of each match besides its coordinates."""
 
 PairSource = Callable[[np.random.Generator], LabeledPair]
@@ -195,7 +198,9 @@ def open_dump(path: Path, side: tuple[str, ...] = ()) -> Dump:
     dump = Dump(path)
     if len(dump) == 0:
         raise DatasetError(f"{path} holds no pairs: prepare it with a lower visibility limit")
-    needed = MATCH_ATTRIBUTES if "consensus" in side else side
+    needed = dict.fromkeys(name for name in side if name != "consensus")
+    if "consensus" in side:
+        needed |= dict.fromkeys(CONSENSUS_ATTRIBUTES)
     missing = [name for name in needed if getattr(dump[0], name) is None]
     if missing:
         raise DatasetError(

@@ -1,7 +1,8 @@
 """OANet's hdf5 dump of labeled pairs: written so that others can read it, and read back.
 
 Groups `xs ys Rs ts ratios mutuals cx1s cy1s cx2s cy2s f1s f2s`, each with float32 datasets
-"0".."N-1", one per pair; and our own `zooms rolls`, which other readers ignore.
+"0".."N-1", one per pair; and our own `zooms rolls descriptor_distances`, which other readers
+ignore.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import numpy as np
 from lgc_ros.errors import DatasetError
 
 REQUIRED = ("xs", "ys", "Rs", "ts")
-OPTIONAL = ("ratios", "mutuals", "zooms", "rolls", "cx1s", "cy1s", "cx2s", "cy2s", "f1s", "f2s")
+OPTIONAL = (
+    *("ratios", "mutuals", "zooms", "rolls", "descriptor_distances"),
+    *("cx1s", "cy1s", "cx2s", "cy2s", "f1s", "f2s"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +28,9 @@ class LabeledPair:
     """Putative matches of one image pair with ground truth.
 
     `xs` (N, 4) normalized coordinates x0 y0 x1 y1; `ys` (N,) squared symmetric epipolar distance
-    to the true essential matrix; `R_10` and unit `t_10`; `ratio`, `mutual`, `zoom` and `roll`
-    (N,) as in Correspondences; `K0`, `K1` (3, 3) in pixels. All float32, None where a foreign
-    dump has no values.
+    to the true essential matrix; `R_10` and unit `t_10`; `ratio`, `mutual`, `zoom`, `roll` and
+    `descriptor_distance` (N,) as in Correspondences; `K0`, `K1` (3, 3) in pixels. All float32,
+    None where a foreign dump has no values.
     """
 
     xs: np.ndarray
@@ -37,6 +41,7 @@ class LabeledPair:
     mutual: np.ndarray | None = None
     zoom: np.ndarray | None = None
     roll: np.ndarray | None = None
+    descriptor_distance: np.ndarray | None = None
     K0: np.ndarray | None = None
     K1: np.ndarray | None = None
 
@@ -122,6 +127,7 @@ def _to_oanet(pair: LabeledPair) -> dict[str, np.ndarray]:
         "mutuals": pair.mutual,
         "zooms": pair.zoom,
         "rolls": pair.roll,
+        "descriptor_distances": pair.descriptor_distance,
         "cx1s": pair.K0[0, 2:3],
         "cy1s": pair.K0[1, 2:3],
         "cx2s": pair.K1[0, 2:3],
@@ -144,6 +150,7 @@ def _from_oanet(raw: dict[str, np.ndarray]) -> LabeledPair:
         mutual=_column(raw, "mutuals"),
         zoom=_column(raw, "zooms"),
         roll=_column(raw, "rolls"),
+        descriptor_distance=_column(raw, "descriptor_distances"),
         K0=_intrinsics(raw, 1),
         K1=_intrinsics(raw, 2),
     )

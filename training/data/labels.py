@@ -37,6 +37,7 @@ def label_pair(
         mutual=found.mutual,
         zoom=found.zoom,
         roll=found.roll,
+        descriptor_distance=found.descriptor_distance,
         K0=camera0.K,
         K1=camera1.K,
     )

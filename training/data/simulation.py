@@ -57,7 +57,7 @@ def simulate_pair(rng: np.random.Generator, matches: int) -> LabeledPair:
     noise1 = random_noise(rng, matches) / view1.focal_px
     wrong, copied = outliers(rng, view1, X0, X1, x1, visible, R_10, t_10)
     x1 = np.where(true[:, None], x1 + noise1, wrong)
-    ratio, mutual = random_distinctiveness(rng, true)
+    ratio, mutual, descriptor_distance = random_distinctiveness(rng, true)
     zoom, roll = random_frames(rng, true, true | copied)
     zoom = np.where(true | copied, zoom + np.log2(X0[:, 2] / np.maximum(X1[:, 2], 0.05)), zoom)
     roll = roll + rotation_change(R_10, x0)[1]
@@ -72,6 +72,7 @@ def simulate_pair(rng: np.random.Generator, matches: int) -> LabeledPair:
         mutual=mutual,
         zoom=zoom.astype(np.float32),
         roll=roll.astype(np.float32),
+        descriptor_distance=descriptor_distance,
         K0=view0.K,
         K1=view1.K,
     )
@@ -228,18 +229,21 @@ def _directions(rng: np.random.Generator, count: int) -> np.ndarray:
 
 def random_distinctiveness(
     rng: np.random.Generator, true: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ratio and mutual flag, distributed as for SIFT on photographs.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ratio, mutual flag and descriptor distance, distributed as for SIFT on photographs.
 
     Over 400 pairs of photo collections, the ratio of outliers had quartiles of 0.91, 0.96 and 0.98
     in every pair, that of true matches a median between 0.5 and 0.9, depending on the pair. 22 %
-    of the outliers and 60 to 95 % of the true matches were mutual.
+    of the outliers and 60 to 95 % of the true matches were mutual. The second nearest descriptor
+    was 0.5 away for true matches and 0.6 for outliers, with a standard deviation of 0.13.
     """
     count = len(true)
     distinctive = rng.beta(rng.uniform(1.5, 5.0), 1.5, count)
     ratio = np.where(true, distinctive, rng.beta(15.0, 1.0, count))
     mutual = rng.random(count) < np.where(true, rng.uniform(0.65, 0.97), 0.22)
-    return ratio.astype(np.float32), mutual.astype(np.float32)
+    second = np.where(true, 0.5, 0.6) + 0.13 * rng.standard_normal(count)
+    distance = ratio * np.clip(second, 0.1, 0.8)
+    return ratio.astype(np.float32), mutual.astype(np.float32), distance.astype(np.float32)
 
 
 def random_frames(

@@ -38,6 +38,7 @@ def exact_pair(seed=0, points=60):
         mutual=np.ones(count, np.float32),
         zoom=np.zeros(count, np.float32),
         roll=np.zeros(count, np.float32),
+        descriptor_distance=np.linspace(0, 1, count, dtype=np.float32),
         K0=np.diag([500.0, 500, 1]),
         K1=np.diag([500.0, 500, 1]),
     )
@@ -243,3 +244,9 @@ def test_side_information_that_a_dump_lacks_is_named(tmp_path, dump):
     assert batches(sources)[0].xs.shape == (4, 50, 4)
     with pytest.raises(DatasetError, match=r"foreign\.hdf5 holds no ratio"):
         batches(sources, side=("ratio",))
+    # Dumps of earlier versions lack it; those that do not train with it can be used as before.
+    with h5py.File(path, "a") as file:
+        del file["descriptor_distances"]
+    assert batches(sources, side=("mutual",))[0].xs.shape == (4, 50, 5)
+    with pytest.raises(DatasetError, match="holds no descriptor_distance"):
+        batches(sources, side=("mutual", "descriptor_distance"))

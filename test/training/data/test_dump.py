@@ -21,6 +21,7 @@ def random_pair(seed, count=20):
         mutual=(rng.random(count) > 0.5).astype(np.float32),
         zoom=rng.normal(size=count).astype(np.float32),
         roll=rng.normal(size=count).astype(np.float32),
+        descriptor_distance=rng.random(count).astype(np.float32),
         K0=np.array([[500, 0, 320], [0, 510, 240], [0, 0, 1]], dtype=np.float32),
         K1=np.array([[700, 0, 300], [0, 720, 200], [0, 0, 1]], dtype=np.float32),
     )
@@ -44,7 +45,7 @@ def test_the_file_is_laid_out_as_oanet_reads_it(tmp_path):
         "f1s": (2,), "f2s": (2,),
     }  # fmt: skip
     with h5py.File(tmp_path / "a.hdf5") as file:
-        assert set(file) == {*shapes, "zooms", "rolls"}
+        assert set(file) == {*shapes, "zooms", "rolls", "descriptor_distances"}
         for name, shape in shapes.items():
             assert set(file[name]) == {"0", "1"}
             assert file[name]["1"].shape == shape

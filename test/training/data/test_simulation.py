@@ -70,6 +70,8 @@ def test_true_matches_are_more_distinctive_than_outliers(pairs):
     mutual = np.concatenate([pair.mutual for pair in pairs])
     assert np.median(ratio[right]) < np.median(ratio[~right]) - 0.05
     assert mutual[right].mean() > mutual[~right].mean() + 0.2
+    distance = np.concatenate([pair.descriptor_distance for pair in pairs])
+    assert 0 <= distance.min() < np.median(distance[right]) < np.median(distance[~right]) < 1
 
 
 def test_keypoints_of_true_matches_rotate_with_the_camera(pairs):
