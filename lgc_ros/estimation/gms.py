@@ -37,13 +37,16 @@ def consistent_matches(c: Correspondences) -> np.ndarray:
             "opencv-contrib-python-headless (or opencv-contrib-python) instead of opencv-python, "
             "or choose another method"
         )
+    if len(c) == 0:
+        return np.empty(0, np.int64)
     keypoints0, keypoints1 = (
-        [cv2.KeyPoint(float(x), float(y), 1.0) for x, y in points] for points in (c.p0, c.p1)
+        [cv2.KeyPoint(float(x), float(y), 1.0) for x, y in np.maximum(points, 0)]
+        for points in (c.p0, c.p1)
     )
     matches = [cv2.DMatch(i, i, 0.0) for i in range(len(c))]
     kept = cv2.xfeatures2d.matchGMS(
-        c.size0,
-        c.size1,
+        _covering(c.size0, c.p0),
+        _covering(c.size1, c.p1),
         keypoints0,
         keypoints1,
         matches,
@@ -52,3 +55,13 @@ def consistent_matches(c: Correspondences) -> np.ndarray:
         thresholdFactor=THRESHOLD_FACTOR,
     )
     return np.array([match.queryIdx for match in kept], dtype=np.int64)
+
+
+def _covering(size: tuple[int, int], points: np.ndarray) -> tuple[int, int]:
+    """A size (width, height) that contains all points.
+
+    OpenCV writes beyond its grid for points outside the image. Dumps of training pairs know the
+    principal point only, and their sizes are guesses.
+    """
+    width, height = np.maximum(size, np.floor(points.max(axis=0)) + 1).astype(int)
+    return int(width), int(height)
