@@ -35,7 +35,7 @@ def result_folder(folder: Path, earlier: FindResults, force: bool = False) -> It
     created = [place for place in (folder, *folder.parents) if not place.exists()]
     make_folder(folder)
     try:
-        with _locked(folder):
+        with locked_folder(folder):
             _clear(folder, earlier(folder), force)
             yield
     except BaseException:
@@ -61,8 +61,12 @@ def _clear(folder: Path, results: Sequence[Path], force: bool) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Lock a folder; the lock ends with this process at the latest."""
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Keep other runs out of an existing folder; the lock ends with this process at the latest.
+
+    Raises:
+        OutputError: another run has locked the folder.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

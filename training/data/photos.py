@@ -17,6 +17,7 @@ import numpy as np
 from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.features.base import make_extractor
 from lgc_ros.runtime.output_files import write_file
+from lgc_ros.runtime.result_folders import locked_folder
 from lgc_ros.sources.files import IMAGE_SUFFIXES
 from training.data.colmap import read_colmap
 from training.data.labels import label_pair
@@ -93,14 +94,15 @@ def read_photos(
                 "read it with the reader 'colmap', or name another folder with the option "
                 "'models'"
             )
-        work = place.with_name(f"{place.name}.work")
         photos = _photos(folder)
-        found, model = _reconstruct(folder, photos, work, camera, keypoints)
-        scene = read_colmap(folder, ".", str(found.resolve()), shared_points_above)
-        quality = _check(scene, len(photos), model.compute_mean_reprojection_error())
-        write_file(found / QUALITY_FILE, json.dumps(asdict(quality), indent=1))
-        found.rename(place)
-        shutil.rmtree(work)
+        work = _work_folder(place)
+        with locked_folder(work):
+            found, model = _reconstruct(folder, photos, work, camera, keypoints)
+            scene = read_colmap(folder, ".", str(found.resolve()), shared_points_above)
+            quality = _check(scene, len(photos), model.compute_mean_reprojection_error())
+            write_file(found / QUALITY_FILE, json.dumps(asdict(quality), indent=1))
+            found.rename(place)
+            shutil.rmtree(work)
     quality = Quality(**json.loads(done.read_text(encoding="utf-8")))
     log.info("%s: %s", folder.name, quality)
     limits = min_registered, max_reprojection_px, max_epipolar_px, min_agreeing
@@ -148,6 +150,19 @@ def _photos(folder: Path) -> list[str]:
     return names
 
 
+def _work_folder(place: Path) -> Path:
+    """Folder beside the place of a reconstruction, for the one that is not finished."""
+    work = place.with_name(f"{place.name}.work")
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatasetError(
+            f"the reconstruction cannot be written to {work} ({error}): name a folder for it "
+            "with the option 'models'"
+        ) from error
+    return work
+
+
 def _reconstruct(folder: Path, photos: list[str], work: Path, camera: str, keypoints: int):
     """Folder and content of the largest model of the photos; `work` also keeps the database."""
     try:
@@ -157,13 +172,6 @@ def _reconstruct(folder: Path, photos: list[str], work: Path, camera: str, keypo
             "structure from motion needs pycolmap: install the 'training' extra"
         ) from error
 
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DatasetError(
-            f"the reconstruction cannot be written to {work} ({error}): name a folder for it "
-            "with the option 'models'"
-        ) from error
     database = work / "database.db"
     extraction = pycolmap.FeatureExtractionOptions()
     extraction.sift.max_num_features = keypoints

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from transforms3d.axangles import axangle2mat
 
-from lgc_ros.errors import ConfigError, DatasetError
+from lgc_ros.errors import ConfigError, DatasetError, OutputError
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.geometry.epipolar import rotation_error_deg, translation_error_deg
+from lgc_ros.runtime.result_folders import locked_folder
 from lgc_ros.synthetic import World
 from training.data.photos import read_photos
 from training.data.readers import read_scene
@@ -89,6 +90,15 @@ def test_a_model_made_by_others_is_neither_used_nor_replaced(rendered, tmp_path)
     with pytest.raises(DatasetError, match="not made by the reader 'photos'"):
         read_photos(rendered[0], models=str(tmp_path))
     assert model.read_bytes() == b"days of work"
+
+
+def test_a_reconstruction_in_progress_is_left_alone(rendered, tmp_path):
+    """Preparing two dumps at once from the same photos used to crash in COLMAP's database."""
+    work = tmp_path / "room.work"
+    work.mkdir()
+    with locked_folder(work), pytest.raises(OutputError, match=r"another run .*room\.work: wait"):
+        read_photos(rendered[0], models=str(tmp_path))
+    assert not list(work.iterdir())
 
 
 def test_photos_that_show_nothing_in_common_are_named(tmp_path):
