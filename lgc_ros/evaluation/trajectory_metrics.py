@@ -11,6 +11,7 @@ import numpy as np
 from transforms3d.quaternions import mat2quat
 
 from lgc_ros.errors import ConfigError, LgcError, SourceError
+from lgc_ros.geometry.alignment import align_straight_paths
 from lgc_ros.geometry.trajectory import Trajectory
 from lgc_ros.images.stamps import nearest_stamp
 from lgc_ros.sources.trajectory import trajectory_from_samples
@@ -75,19 +76,7 @@ def evaluate_trajectory(
     metrics, GeometryException = load_evo()
     estimate, truth = associate(estimate, truth)
     est, ref = _evo_trajectory(estimate), _evo_trajectory(truth)
-    scale = 1.0
-    if align != "none":
-        try:
-            _, _, scale = est.align(
-                ref, correct_scale=align == "sim3", correct_only_scale=align == "scale"
-            )
-        except GeometryException as error:
-            raise LgcError(
-                f"the trajectory cannot be aligned with the ground truth ({error}): it may not "
-                "move; try --align none"
-            ) from error
-    if align == "scale":
-        est.align_origin(ref)
+    scale = _align(est, ref, align, GeometryException)
     ape = metrics.APE(metrics.PoseRelation.translation_part)
     ape.process_data((ref, est))
     span_ns = RPE_SPAN_NS if estimate.timed else 1
@@ -96,7 +85,7 @@ def evaluate_trajectory(
     return TrajectoryErrors(
         aligned=Trajectory(estimate.stamps_ns, np.array(est.poses_se3), timed=estimate.timed),
         truth=truth,
-        scale=float(scale),
+        scale=scale,
         position_m=np.asarray(ape.error),
         ate_rmse_m=float(ape.get_statistic(metrics.StatisticsType.rmse)),
         rpe_trans_m=_rpe(metrics, ref, est, "translation_part", pairs),
@@ -105,6 +94,33 @@ def evaluate_trajectory(
         kitti_trans_percent=kitti_trans_percent,
         kitti_rot_deg_per_m=kitti_rot_deg_per_m,
     )
+
+
+def _align(est, ref, align: str, GeometryException) -> float:
+    """Align a path of evo with the true one, in place; the scale that was applied."""
+    from evo.core.lie_algebra import se3
+
+    if align == "none":
+        return 1.0
+    try:
+        _, _, scale = est.align(
+            ref, correct_scale=align == "sim3", correct_only_scale=align == "scale"
+        )
+    except GeometryException as error:  # a straight line, or no motion at all
+        if any(np.ptp(path.positions_xyz, axis=0).max() == 0 for path in (est, ref)):
+            raise LgcError(
+                f"the trajectory cannot be aligned with the ground truth ({error}): it does not "
+                "move; try --align none"
+            ) from error
+        found = align_straight_paths(
+            np.array(est.poses_se3), np.array(ref.poses_se3), with_scale=align != "se3"
+        )
+        scale = found.scale
+        est.scale(scale)
+        est.transform(se3(found.R, found.t))
+    if align == "scale":
+        est.align_origin(ref)
+    return float(scale)
 
 
 def check_alignment(align: str) -> None:

@@ -8,6 +8,9 @@ import numpy as np
 
 from lgc_ros.geometry.trajectory import Trajectory
 
+# Of the orientations beside the positions: enough to decide what these leave open.
+ROTATION_WEIGHT = 1e-9
+
 
 class Similarity(NamedTuple):
     """Maps points: X_a = scale R X_b + t."""
@@ -33,12 +36,40 @@ def align_poses(T_b: np.ndarray, T_a: np.ndarray) -> Similarity:
     The rotation is the mean of the rotations between single poses, so that it is known even if the
     camera moved along a straight line; scale and translation are least squares of the positions.
     """
-    U, _, Vt = np.linalg.svd((T_a[:, :3, :3] @ T_b[:, :3, :3].swapaxes(1, 2)).sum(axis=0))
-    R = U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt
+    return _least_squares(_nearest_rotation(_rotations(T_b, T_a)), T_b, T_a)
+
+
+def align_straight_paths(T_b: np.ndarray, T_a: np.ndarray, with_scale: bool = True) -> Similarity:
+    """The similarity that brings positions of world b closest to those of world a.
+
+    Positions along a straight line leave the rotation about the line open; it is that of the
+    orientations. Without `with_scale` the scale is 1.
+    """
+    b, a = (T[:, :3, 3] - T[:, :3, 3].mean(axis=0) for T in (T_b, T_a))
+    by_positions, by_rotations = a.T @ b, _rotations(T_b, T_a)
+    weight = ROTATION_WEIGHT * np.linalg.norm(by_positions) / np.linalg.norm(by_rotations)
+    R = _nearest_rotation(by_positions + weight * by_rotations)
+    return _least_squares(R, T_b, T_a, with_scale)
+
+
+def _rotations(T_b: np.ndarray, T_a: np.ndarray) -> np.ndarray:
+    """Sum of the rotations from world b to world a of single poses."""
+    return (T_a[:, :3, :3] @ T_b[:, :3, :3].swapaxes(1, 2)).sum(axis=0)
+
+
+def _nearest_rotation(M: np.ndarray) -> np.ndarray:
+    U, _, Vt = np.linalg.svd(M)
+    return U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt
+
+
+def _least_squares(
+    R: np.ndarray, T_b: np.ndarray, T_a: np.ndarray, with_scale: bool = True
+) -> Similarity:
+    """Scale and translation that fit the positions, given the rotation between the worlds."""
     b, a = T_b[:, :3, 3] @ R.T, T_a[:, :3, 3]
     spread_b, spread_a = b - b.mean(axis=0), a - a.mean(axis=0)
     squares = float(np.sum(spread_b**2))
-    scale = float(np.sum(spread_a * spread_b)) / squares if squares else 1.0
+    scale = float(np.sum(spread_a * spread_b)) / squares if squares and with_scale else 1.0
     scale = scale if scale > 0 else 1.0
     return Similarity(scale, R, a.mean(axis=0) - scale * b.mean(axis=0))
 

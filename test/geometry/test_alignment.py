@@ -7,7 +7,7 @@ import pytest
 from sequences import winding_trajectory
 from transforms3d.axangles import axangle2mat
 
-from lgc_ros.geometry.alignment import align_poses, align_trajectories
+from lgc_ros.geometry.alignment import align_poses, align_straight_paths, align_trajectories
 
 R = axangle2mat([0.3, -1, 0.4], 1.9)
 T = np.array([4.0, -2.0, 0.7])
@@ -35,6 +35,20 @@ def test_a_straight_line_and_two_poses_suffice():
     found = align_poses(T_b, in_world_a(T_b))
     np.testing.assert_allclose(found.R, R, atol=1e-9)
     assert found.scale == pytest.approx(SCALE)
+
+
+def test_positions_along_a_line_are_brought_together_although_orientations_disagree():
+    """The rotation between the worlds is that of the positions, but for the one about the line."""
+    T_b = np.tile(np.eye(4), (10, 1, 1))
+    T_b[:, 2, 3] = np.linspace(0, 3, 10)
+    T_a = in_world_a(T_b)
+    tilted = T_b.copy()
+    tilted[:, :3, :3] = axangle2mat([1, 0, 0], 0.1)
+    found = align_straight_paths(tilted, T_a)
+    np.testing.assert_allclose(found(T_b[:, :3, 3]), T_a[:, :3, 3], atol=1e-9)
+    assert found.scale == pytest.approx(SCALE)
+    assert align_straight_paths(tilted, T_a, with_scale=False).scale == 1.0
+    np.testing.assert_allclose(align_straight_paths(T_b, T_a).R, R, atol=1e-5)
 
 
 def test_without_motion_the_scale_is_one():
