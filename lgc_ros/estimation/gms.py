@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 # OpenCV's default of 6 suits 10000 ORB features; 2000 matches have fewer supporting neighbors.
 THRESHOLD_FACTOR = 3.0
+# Image sizes are guesses for dumps of training pairs, which know the principal point only: twice
+# that. Points even farther outside are moved to the border.
+MAX_GROWTH = 2
 
 
 def gms(problem: Problem) -> Pose | None:
@@ -39,14 +42,11 @@ def consistent_matches(c: Correspondences) -> np.ndarray:
         )
     if len(c) == 0:
         return np.empty(0, np.int64)
-    keypoints0, keypoints1 = (
-        [cv2.KeyPoint(float(x), float(y), 1.0) for x, y in np.maximum(points, 0)]
-        for points in (c.p0, c.p1)
-    )
     matches = [cv2.DMatch(i, i, 0.0) for i in range(len(c))]
+    (size0, keypoints0), (size1, keypoints1) = _image(c.size0, c.p0), _image(c.size1, c.p1)
     kept = cv2.xfeatures2d.matchGMS(
-        _covering(c.size0, c.p0),
-        _covering(c.size1, c.p1),
+        size0,
+        size1,
         keypoints0,
         keypoints1,
         matches,
@@ -57,11 +57,13 @@ def consistent_matches(c: Correspondences) -> np.ndarray:
     return np.array([match.queryIdx for match in kept], dtype=np.int64)
 
 
-def _covering(size: tuple[int, int], points: np.ndarray) -> tuple[int, int]:
-    """A size (width, height) that contains all points.
+def _image(
+    size: tuple[int, int], points: np.ndarray
+) -> tuple[tuple[int, int], list[cv2.KeyPoint]]:
+    """A size (width, height) that contains all points, and these as keypoints.
 
-    OpenCV writes beyond its grid for points outside the image. Dumps of training pairs know the
-    principal point only, and their sizes are guesses.
+    OpenCV writes beyond its grid for points outside the image.
     """
+    points = np.clip(points, 0, MAX_GROWTH * np.array(size))
     width, height = np.maximum(size, np.floor(points.max(axis=0)) + 1).astype(int)
-    return int(width), int(height)
+    return (int(width), int(height)), [cv2.KeyPoint(float(x), float(y), 1.0) for x, y in points]
