@@ -40,17 +40,25 @@ MAX_SIDE_PX = 100_000
 MAX_ITERATIONS = 30
 CONVERGED = 1e-13
 REACHED = 1e-9
+# Iterations for the radial correction, which is small.
+CORRECTION_ITERATIONS = 6
 
 
 @dataclass(frozen=True, eq=False)
 class Camera:
-    """Intrinsics of one image stream, at the size in which the images are delivered."""
+    """Intrinsics of one image stream, at the size in which the images are delivered.
+
+    Attributes:
+        radial: what the calibration leaves of the radial distortion. Undistorted normalized
+            coordinates are multiplied by ``1 + radial * r²``.
+    """
 
     K: np.ndarray  # (3, 3) float64, pixels
     width: int
     height: int
     model: str = "pinhole"  # a key of COEFFICIENTS
     D: np.ndarray = field(default_factory=lambda: np.empty(0))  # in OpenCV's order, for `model`
+    radial: float = 0.0
 
     def __post_init__(self) -> None:
         if self.model not in COEFFICIENTS:
@@ -168,17 +176,20 @@ class Camera:
         points_px = np.asarray(points_px, np.float64).reshape(-1, 2)
         y = (points_px[:, 1] - self.K[1, 2]) / self.K[1, 1]
         x = (points_px[:, 0] - self.K[0, 2] - self.K[0, 1] * y) / self.K[0, 0]
-        if not self.has_distortion:
-            return np.column_stack([x, y])
         if self.model == "equidistant":
-            return np.column_stack(_undistort_equidistant(x, y, self.D))
-        return np.column_stack(_undistort_polynomial(x, y, self.D))
+            x, y = _undistort_equidistant(x, y, self.D)
+        elif self.has_distortion:
+            x, y = _undistort_polynomial(x, y, self.D)
+        x1 = np.column_stack([x, y])
+        return x1 * (1 + self.radial * _squared(x1)) if self.radial else x1
 
     def project(self, points_cam: np.ndarray) -> np.ndarray:
         """Pixels (N, 2) of points (N, 3) in the camera frame; NaN for points not in front."""
         points_cam = np.asarray(points_cam, np.float64).reshape(-1, 3)
         z = np.where(points_cam[:, 2] > 0, points_cam[:, 2], np.nan)
         x, y = points_cam[:, 0] / z, points_cam[:, 1] / z
+        if self.radial:
+            x, y = _without_correction(np.column_stack([x, y]), self.radial).T
         if self.model == "equidistant":
             x, y = _distort_equidistant(x, y, self.D)
         elif self.has_distortion:
@@ -194,6 +205,21 @@ class Camera:
                 f"{self.width}x{self.height}; use the camera file of these images, or images "
                 "that are neither resized nor cropped"
             )
+
+
+def _squared(x: np.ndarray) -> np.ndarray:
+    """(N, 1) squared distances from the optical axis."""
+    return (x * x).sum(axis=1, keepdims=True)
+
+
+def _without_correction(x: np.ndarray, radial: float) -> np.ndarray:
+    """Invert the correction ``u (1 + radial |u|²) = x`` by Newton's method for |u| / |x|."""
+    slope, share = radial * _squared(x), np.ones((len(x), 1))
+    with np.errstate(all="ignore"):
+        for _ in range(CORRECTION_ITERATIONS):
+            share = share - (share + slope * share**3 - 1) / (1 + 3 * slope * share**2)
+        valid = abs(share + slope * share**3 - 1) < REACHED
+    return np.where(valid, share, np.nan) * x
 
 
 def _distort_polynomial(

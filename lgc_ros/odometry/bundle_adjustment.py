@@ -22,6 +22,8 @@ from lgc_ros.runtime.jit import compiled
 
 INITIAL_DAMPING = 1e-4
 MIN_DAMPING, MAX_DAMPING = 1e-9, 1e3
+# Damping that makes the scale, which nothing determines, no obstacle.
+SHIFT_DAMPING = 1e-7
 # Converged when a step lowers the cost by less than this part of it.
 CONVERGED_GAIN = 1e-4
 # Largest part of its depth by which a point comes nearer in one step.
@@ -66,6 +68,7 @@ def warm_up() -> None:
     bundle = Bundle(np.eye(3)[None], here, fixed, points, nowhere, nowhere, seen, unit[None])
     adjust_bundle(bundle, 1)
     bundle_distances(bundle)
+    shared_shift(bundle, seen)
     refine_pose(np.eye(3), here[0], points, seen, unit)
 
 
@@ -93,13 +96,7 @@ def adjust_bundle(
         R_cw, t_cw, points, and the (M, 3, 3) covariances of the points given the views.
     """
     b = bundle
-    order = np.argsort(b.point * len(b.R_cw) + b.view)
-    view, point, observed = (a[order] for a in (b.view, b.point, b.observed))
-    ends = np.searchsorted(point, np.arange(len(b.points) + 1))
-    free = np.flatnonzero(~b.fixed)
-    slot = np.full(len(b.R_cw), -1)
-    slot[free] = np.arange(len(free))
-    slot = slot[view]
+    view, point, observed, ends, slot, free = _by_point(b, b.observed)
 
     def linearized(R_cw, t_cw, points):
         return _linearize(R_cw, t_cw, points, view, point, observed, b.whitening, slot, len(free))
@@ -131,6 +128,55 @@ def adjust_bundle(
                 break
     _, _, H_points, _, _ = system
     return R_cw, t_cw, points, _inverses(H_points, 0.0)
+
+
+def shared_shift(bundle: Bundle, direction: np.ndarray) -> tuple[float, float]:
+    """How far all observations are shifted along given directions, with views and points free.
+
+    One Gauss-Newton step for this unknown that all observations share, after the others have
+    been eliminated; the bundle must be adjusted.
+
+    Args:
+        direction: (O, 2) change of each observation with the unknown.
+
+    Returns:
+        The unknown by which `direction` must be multiplied and added to the observations to make
+        them fit best, and its standard deviation; infinite if they do not determine it.
+    """
+    b = bundle
+    view, point, observed, ends, slot, free = _by_point(b, b.observed)
+    direction = _by_point(b, direction)[2]
+    poses = b.R_cw, b.t_cw, b.points
+    _, system = _linearize(*poses, view, point, observed, b.whitening, slot, len(free))
+    H_views, g_views, H_points, g_points, cross = system
+    h, g, s_views, s_points = _linearize_shift(
+        *poses, view, point, observed, direction, b.whitening, slot, len(free)
+    )
+    inverses = _inverses(H_points, SHIFT_DAMPING)
+    blocks = cross, inverses, slot, ends, SHIFT_DAMPING
+    S, g_reduced = _reduce(H_views, g_views, H_points, g_points, *blocks)
+    _, s_reduced = _reduce(H_views, s_views, H_points, s_points, *blocks)
+    steps = np.linalg.solve(S, np.column_stack([g_reduced, s_reduced]))
+    of_points = np.einsum("mij,mj->mi", inverses, s_points)
+    h -= np.sum(of_points * s_points) + s_reduced @ steps[:, 1]
+    g -= np.sum(of_points * g_points) + s_reduced @ steps[:, 0]
+    return (-g / h, 1 / np.sqrt(h)) if h > 0 else (0.0, np.inf)
+
+
+def _by_point(bundle: Bundle, values: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Views, points and values (O, 2) of the observations, in the order of the points.
+
+    Then the end of each point's observations, the slot of each observation's view among the free
+    ones (-1 for a fixed one), and the free views.
+    """
+    b = bundle
+    order = np.argsort(b.point * len(b.R_cw) + b.view)
+    view, point = b.view[order], b.point[order]
+    ends = np.searchsorted(point, np.arange(len(b.points) + 1))
+    free = np.flatnonzero(~b.fixed)
+    slot = np.full(len(b.R_cw), -1)
+    slot[free] = np.arange(len(free))
+    return view, point, values[order], ends, slot[view], free
 
 
 @compiled
@@ -212,6 +258,38 @@ def _linearize(R_cw, t_cw, points, view, point, observed, whitening, slot, views
         for i in range(3):
             H_points[p, i, i] += least
     return cost, (H_views, g_views, H_points, g_points, cross)
+
+
+@compiled
+def _linearize_shift(R_cw, t_cw, points, view, point, observed, direction, whitening, slot, views):
+    """Normal equations of one unknown that shifts each observation along its direction.
+
+    Its own second and first derivative, and the mixed ones with views (views, 6) and points
+    (M, 3), with the signs of `_linearize`, where g is the negative gradient.
+    """
+    h, g, s_views, s_points = 0.0, 0.0, np.zeros((views, 6)), np.zeros((len(points), 3))
+    J, shift = np.empty(6), np.empty(2)
+    for o in range(len(view)):
+        k, p, free = view[o], point[o], slot[o]
+        X, Y, Z = in_view(R_cw[k], t_cw[k], points[p])
+        if Z <= MIN_DEPTH:
+            continue
+        x, y = X / Z, Y / Z
+        u, v = whitened(whitening[k], observed[o, 0] - x, observed[o, 1] - y)
+        weight = 1 / (1 + (u**2 + v**2) / CAUCHY_SIGMAS**2)
+        shift[0], shift[1] = whitened(whitening[k], direction[o, 0], direction[o, 1])
+        h += weight * (shift[0] ** 2 + shift[1] ** 2)
+        g += weight * (shift[0] * u + shift[1] * v)
+        for r in range(2):
+            a, b = whitening[k, r, 0] / Z, whitening[k, r, 1] / Z
+            pose_derivative(J, a, b, -a * x - b * y, X, Y, Z)
+            for i in range(3):
+                for c in range(3):
+                    s_points[p, i] += weight * shift[r] * J[3 + c] * R_cw[k, c, i]
+            if free >= 0:
+                for i in range(6):
+                    s_views[free, i] += weight * shift[r] * J[i]
+    return h, g, s_views, s_points
 
 
 @compiled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lgc_ros.images.frame import Frame
+from lgc_ros.odometry.camera_refinement import CameraRefinement
 from lgc_ros.odometry.flow_tracking import PointFollower
 from lgc_ros.odometry.history import PoseHistory, StateReport
 from lgc_ros.odometry.keyframe_matching import KeyframeMatcher
@@ -25,6 +26,8 @@ class Context:
 
     Attributes:
         reference: the keyframe that views are tracked by; None before the first one.
+        radial: correction of the camera that the map has as far as tracking has seen it; the
+            refinement may be ahead in the background.
         revised: states of earlier frames that could only be located later.
     """
 
@@ -33,6 +36,8 @@ class Context:
         self.map = LandmarkMap(options.sigma_px, options.max_keyframes)
         self.reference: Reference | None = None
         self.scale = MetricScale(options.scale, self.map)
+        self.refinement = CameraRefinement(options.refine_camera)
+        self.radial = 0.0
         self.gate = MotionGate(options.still_px)
         self.check = MapCheck(options)
         self.history = PoseHistory()
@@ -50,6 +55,7 @@ class Context:
     def refer_to(self, keyframe: Keyframe) -> None:
         """Track the next views by a new keyframe, and measure motion from it."""
         self.reference = Reference(keyframe)
+        self.radial = keyframe.view.camera.radial
         self.gate.anchor_at(keyframe)
         self.follower.follow_landmarks_of(keyframe, self.map)
         if self.follower.anchor is None and not self.map.initialized:

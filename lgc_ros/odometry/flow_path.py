@@ -34,7 +34,7 @@ class FlowPath:
     def __init__(self, context: Context, unmapped: UnmappedTracking, background: bool) -> None:
         c = self._context = context
         self._unmapped, self._background = unmapped, background
-        self.mapper = Mapper(c.map, c.match, c.check, c.scale, c.options)
+        self.mapper = Mapper(c.map, c.match, c.check, c.scale, c.refinement, c.options)
         self._keyframe_after_ns = 0
 
     def track(
@@ -98,6 +98,7 @@ class FlowPath:
                 c.history.move(T_nw)
                 c.gate.move(T_nw)
                 c.reference = Reference(mapped.keyframe)
+                c.radial = mapped.keyframe.view.camera.radial
                 c.follower.follow_landmarks_of(mapped.keyframe, c.map)
         if c.reference is not None and not self.mapper.busy:
             c.use_late_scale_measurements()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,37 +25,87 @@ def adjust_window(landmarks: LandmarkMap, window: int, max_fixed: int, iteration
     first step was the least certain.
     """
     free, fixed, floating = _choose_window(landmarks, window, max_fixed)
+    part = part_of_map(landmarks, free, fixed)
+    adjusted = adjust_bundle(part.bundle, iterations)
+    origin = fixed[-1].center
+    reach, farthest = max((np.linalg.norm(k.center - origin), i) for i, k in enumerate(free))
+    part.take_over(landmarks, *adjusted)
+    if floating:
+        factor = reach / np.linalg.norm(free[farthest].center - origin)
+        landmarks.rescale(float(factor), origin)
+    R_cw, t_cw, points, _ = adjusted
+    distances = bundle_distances(replace(part.bundle, R_cw=R_cw, t_cw=t_cw, points=points))
+    outliers = np.split(distances > OUTLIER_SIGMAS, np.cumsum(part.counts)[:-1])
+    for keyframe, index, outlier in zip(part.views, part.keypoints, outliers, strict=True):
+        keyframe.landmark_ids[index[outlier]] = NONE
+    noise = observed_noise(distances, part.bundle.point)
+    landmarks.set_keypoint_sigma(landmarks.sigma_px * noise)
+
+
+@dataclass(frozen=True, eq=False)
+class PartOfMap:
+    """Some keyframes and the landmarks they share, as a bundle.
+
+    Attributes:
+        views: the keyframes, those that may move first.
+        keypoints: of each keyframe, those that show the landmarks.
+        ids: of the landmarks.
+    """
+
+    bundle: Bundle
+    views: list[Keyframe]
+    keypoints: list[np.ndarray]
+    ids: np.ndarray
+
+    @property
+    def counts(self) -> list[int]:
+        """Number of observations of each keyframe."""
+        return [len(index) for index in self.keypoints]
+
+    def take_over(
+        self,
+        landmarks: LandmarkMap,
+        R_cw: np.ndarray,
+        t_cw: np.ndarray,
+        points: np.ndarray,
+        covariances: np.ndarray,
+    ) -> None:
+        """Let the map follow the adjusted bundle."""
+        for k, keyframe in enumerate(self.views):
+            if not self.bundle.fixed[k]:
+                keyframe.R_cw, keyframe.t_cw = R_cw[k], t_cw[k]
+        landmarks.points[self.ids], landmarks.covariances[self.ids] = points, covariances
+
+    def rescale(self, landmarks: LandmarkMap, factor: float, center: np.ndarray) -> None:
+        """Scale the keyframes that may move and the landmarks about a point."""
+        points = landmarks.points[self.ids]
+        landmarks.points[self.ids] = center + factor * (points - center)
+        landmarks.covariances[self.ids] *= factor**2
+        for keyframe, fixed in zip(self.views, self.bundle.fixed, strict=True):
+            if not fixed:
+                moved = center + factor * (keyframe.center - center)
+                keyframe.t_cw = -keyframe.R_cw @ moved
+
+
+def part_of_map(landmarks: LandmarkMap, free: list[Keyframe], fixed: list[Keyframe]) -> PartOfMap:
+    """Keyframes to refine and keyframes to hold, with the landmarks that the former see."""
     views = free + fixed
-    seen = _seen_by(landmarks, free, views)
+    ids = _seen_by(landmarks, free, views)
     slot = np.full(len(landmarks.points) + 1, NONE)
-    slot[seen] = np.arange(len(seen))
+    slot[ids] = np.arange(len(ids))
     keypoints = [np.flatnonzero(slot[k.landmark_ids] >= 0) for k in views]
     observations = list(zip(views, keypoints, strict=True))
-    counts = [len(index) for index in keypoints]
     bundle = Bundle(
         R_cw=np.array([k.R_cw for k in views]),
         t_cw=np.array([k.t_cw for k in views]),
         fixed=np.arange(len(views)) >= len(free),
-        points=landmarks.points[seen],
-        view=np.repeat(np.arange(len(views)), counts),
+        points=landmarks.points[ids],
+        view=np.repeat(np.arange(len(views)), [len(index) for index in keypoints]),
         point=np.concatenate([slot[k.landmark_ids[index]] for k, index in observations]),
         observed=np.concatenate([k.view.x[index] for k, index in observations]),
         whitening=np.array([landmarks.whitening(k.view) for k in views]),
     )
-    R_cw, t_cw, points, covariances = adjust_bundle(bundle, iterations)
-    origin = fixed[-1].center
-    reach, farthest = max((np.linalg.norm(k.center - origin), i) for i, k in enumerate(free))
-    for k, keyframe in enumerate(free):
-        keyframe.R_cw, keyframe.t_cw = R_cw[k], t_cw[k]
-    landmarks.points[seen], landmarks.covariances[seen] = points, covariances
-    if floating:
-        factor = reach / np.linalg.norm(free[farthest].center - origin)
-        landmarks.rescale(float(factor), origin)
-    distances = bundle_distances(replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points))
-    outliers = np.split(distances > OUTLIER_SIGMAS, np.cumsum(counts)[:-1])
-    for (keyframe, index), outlier in zip(observations, outliers, strict=True):
-        keyframe.landmark_ids[index[outlier]] = NONE
-    landmarks.set_keypoint_sigma(landmarks.sigma_px * observed_noise(distances, bundle.point))
+    return PartOfMap(bundle, views, keypoints, ids)
 
 
 def _choose_window(

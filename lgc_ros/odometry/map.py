@@ -228,7 +228,9 @@ class LandmarkMap:
             return reference.covariance
         return np.average([k.covariance for k in self.keyframes], axis=0, weights=counts)
 
-    def latest_with_landmarks(self, count: int, other_than: Keyframe) -> list[Keyframe]:
+    def latest_with_landmarks(
+        self, count: int, other_than: Keyframe | None = None
+    ) -> list[Keyframe]:
         """Other keyframes that show at least so many landmarks, newest first."""
         return [
             keyframe

@@ -10,6 +10,7 @@ import numpy as np
 
 from lgc_ros.features.base import Features
 from lgc_ros.odometry import covariance
+from lgc_ros.odometry.camera_refinement import CameraRefinement
 from lgc_ros.odometry.keyframe_matching import KeyframeMatcher
 from lgc_ros.odometry.map import Keyframe, LandmarkMap, View, with_keypoints
 from lgc_ros.odometry.map_check import MapCheck
@@ -71,9 +72,11 @@ class Mapper:
         match: KeyframeMatcher,
         check: MapCheck,
         scale: MetricScale,
+        refinement: CameraRefinement,
         options: OdometryOptions,
     ) -> None:
         self._map, self._match, self._check, self._scale = landmarks, match, check, scale
+        self._refinement = refinement
         self._options = options
         self._thread: ThreadPoolExecutor | None = None
         self._pending: tuple[KeyframeRequest, Future[MappedKeyframe | None]] | None = None
@@ -95,6 +98,7 @@ class Mapper:
         if track is None or track.pose is None:
             return None
         keyframe = insert_keyframe(self._map, view, track, track.pose, self._options)
+        self._refinement.update(self._map)
         correction = self._scale.measure(
             keyframe, track.reference, request.depth, about=keyframe.center
         )

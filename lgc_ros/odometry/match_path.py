@@ -91,6 +91,7 @@ class MatchPath:
         if status != NO_MOTION and c.keyframe_is_due(view, track, pose, frame, low, c.map):
             assert track.pose is not None  # it was gated
             inserted = insert_keyframe(c.map, view, track, track.pose, c.options)
+            c.refinement.update(c.map)
             correction = c.scale.measure(
                 inserted, track.reference, frame.depth, about=inserted.center
             )

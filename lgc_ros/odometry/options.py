@@ -153,6 +153,9 @@ class OdometryOptions:
     window_iterations: int = setting(
         8, "Maximum number of iterations of the local bundle adjustment", low=0, high=1000
     )
+    refine_camera: bool = setting(
+        True, "Estimate and correct the radial distortion that the calibration leaves"
+    )
     seed: int = setting(
         0,
         "Seed of all random sampling; the same seed gives the same trajectory",

@@ -26,6 +26,9 @@ HIDDEN_MOTION_PX = 3.0
 UNKNOWN_DEPTH = 10.0
 # Growth of parallax after which optical flow asks for another attempt to initialize the map.
 RETRY_PARALLAX = 1.2
+# With fewer matches, in multiples of `min_inliers`, the next view may have too few: flow may have
+# found a keyframe before keypoints were ever matched to it, so that nothing tells how many it had.
+ENOUGH_MATCHES = 5
 TOO_FEW = "too few points can be triangulated"
 
 
@@ -48,7 +51,8 @@ class UnmappedTracking:
         rotation = pure_rotation(view, track, c.map.sigma(view.camera), o.still_px)
         c.history.failures = 0
         c.current.saw(track)
-        if few_matches_left(track, c.current.most_matches, o):
+        few = not by_flow and len(track.index0) < ENOUGH_MATCHES * o.min_inliers
+        if few_matches_left(track, c.current.most_matches, o) or (few and c.map.initialized):
             c.current.runs_out = True
         if rotation is not None:
             R_10, status = rotation

@@ -14,6 +14,7 @@ are mapped in the background.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from lgc_ros.errors import CameraError, LgcError
@@ -145,18 +146,23 @@ class VisualOdometry:
         try:
             _check_sizes(frame, camera)
             gray = to_gray(frame.image) if self.options.tracking == FLOW else None
-            view = make_view(frame.stamp_ns, camera, T_oc, gray)
             self._flow_path.take_over_map(wait=False)
+            view = make_view(frame.stamp_ns, self._refined(camera), T_oc, gray)
             state = self._flow_path.track(view, frame, extract, timer)
             if state is not None:
                 return state
             # Flow has failed: match keypoints, on the map as the mapper leaves it.
             self._flow_path.take_over_map(wait=True)
-            view = with_keypoints(view, extract())
+            view = with_keypoints(replace(view, camera=self._refined(camera)), extract())
         except LgcError as error:
             return self._context.hold(frame.stamp_ns, str(error), None, timer)
         timer.lap("features")
         return self._match_path.track(view, frame, timer)
+
+    def _refined(self, camera: Camera) -> Camera:
+        """The camera with the correction that the map has."""
+        radial = self._context.radial
+        return replace(camera, radial=radial) if radial else camera
 
 
 def _check_sizes(frame: Frame, camera: Camera) -> None:

@@ -12,6 +12,7 @@ from lgc_ros.odometry.bundle_adjustment import (
     adjust_bundle,
     bundle_distances,
     observed_noise,
+    shared_shift,
 )
 from lgc_ros.odometry.pose_optimization import CAUCHY_SIGMAS, rotation_from_vector
 
@@ -205,3 +206,43 @@ def test_precise_observations_have_more_weight():
             _, t_cw, _, _ = adjust_bundle(seen, 30)
             errors[name].append(np.square(t_cw - truth.t_cw).sum())
     assert np.mean(errors["known"]) < 0.7 * np.mean(errors["equal"])
+
+
+def test_a_shift_that_all_observations_share_is_found_with_its_uncertainty():
+    """Against SciPy's least squares over views, points and the shift together."""
+    rng = np.random.default_rng(8)
+    truth = bundle_of(rng, fixed=2, noise=0.2 * SIGMA, whitening=EQUAL)
+    direction = truth.observed * np.square(truth.observed).sum(axis=1, keepdims=True)
+    observed = truth.observed - 0.01 * direction
+    bundle, found = replace(truth, observed=observed), 0.0
+    for _ in range(3):
+        R_cw, t_cw, points, _ = adjust_bundle(bundle, 30)
+        bundle = replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points)
+        step, sigma = shared_shift(bundle, direction)
+        found += step
+        bundle = replace(bundle, observed=observed + found * direction)
+    free = np.flatnonzero(~truth.fixed)
+
+    def residuals(unknowns):
+        views, shift = unknowns[: 6 * len(free)].reshape(-1, 6), unknowns[-1]
+        R_cw, t_cw = bundle.R_cw.copy(), bundle.t_cw.copy()
+        R_cw[free] = Rotation.from_rotvec(views[:, :3]).as_matrix() @ R_cw[free]
+        t_cw[free] += views[:, 3:]
+        points = unknowns[6 * len(free) : -1].reshape(-1, 3)
+        points_cam = np.einsum("oij,oj->oi", R_cw[bundle.view], points[bundle.point])
+        points_cam += t_cw[bundle.view]
+        predicted = points_cam[:, :2] / points_cam[:, 2:]
+        return ((observed + shift * direction - predicted) / SIGMA).ravel()
+
+    start = np.concatenate([np.zeros(6 * len(free)), bundle.points.ravel(), [found]])
+    solved = least_squares(residuals, start, loss="cauchy", f_scale=CAUCHY_SIGMAS)
+    assert found == pytest.approx(solved.x[-1], abs=0.1 * sigma)
+    variance = np.linalg.inv(solved.jac.T @ solved.jac)[-1, -1]
+    assert sigma == pytest.approx(np.sqrt(variance), rel=0.05)
+    assert abs(found - 0.01) < 4 * sigma
+
+
+def test_a_shift_that_nothing_determines_is_infinitely_uncertain():
+    bundle = bundle_of(np.random.default_rng(9), views=1, points=5, fixed=0)
+    step, sigma = shared_shift(bundle, np.ones_like(bundle.observed))
+    assert step == 0 or sigma > 1
