@@ -55,7 +55,9 @@ def test_distortion_that_the_calibration_misses_is_found_and_corrected(frames):
     _, without = followed(frames, claimed, refine_camera=False)
     radial = refined.map.keyframes[-1].view.camera.radial
     assert radial == pytest.approx(0.04, abs=0.01)
-    errors = [evaluate_trajectory(tracked(s), truth(frames)).ate_rmse_m for s in (with_it, without)]
+    errors = [
+        evaluate_trajectory(tracked(s), truth(frames)).ate_rmse_m for s in (with_it, without)
+    ]
     assert errors[0] < 0.7 * errors[1]
 
 
