@@ -317,10 +317,16 @@ def _run_one(
 
 
 def _explain(source: Source, runs: dict[str, Run]) -> None:
-    """Why frames were not tracked, not read or not evaluated."""
+    """Why frames were not tracked, not read or not evaluated; what was corrected."""
     from lgc_ros.evaluation.runner import missing_ground_truth
 
     for method, done in runs.items():
+        if done.camera_correction_px >= 1:
+            typer.echo(
+                f"{method}: the calibration left radial distortion, up to "
+                f"{done.camera_correction_px:.1f} px at the corners of the image, which was "
+                "corrected"
+            )
         if reason := done.untracked():
             typer.echo(f"{method}: {reason}; see states.csv for every frame")
         if done.is_mostly_untracked:

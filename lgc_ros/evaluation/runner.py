@@ -69,6 +69,8 @@ class Run:
         ground: horizontal axes of the ground truth's world, such as "xy"; None if unknown.
         skipped: number of frames that could not be read.
         interrupted: whether the user stopped the run before the last frame.
+        camera_correction_px: how far the corners of the image move by the correction of the camera
+            that odometry has found.
         cloud: landmarks in the world of the trajectory, colored by the images.
         recipe: further arguments needed to repeat the run, for config.yaml.
     """
@@ -82,6 +84,7 @@ class Run:
     ground: str | None = None
     skipped: int = 0
     interrupted: bool = False
+    camera_correction_px: float = 0.0
     cloud: PointCloud = field(default_factory=PointCloud)
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
@@ -134,6 +137,7 @@ class Run:
             **{name: measured.get(name) for name in METRICS},
             "path_m": None if self.errors is None else self.errors.truth.length_m,
             "keyframes": sum(state.keyframe for state in self.states),
+            "camera_correction_px": self.camera_correction_px,
             "statuses": statuses,
             "tracking": dict(Counter(state.tracking for state in self.states)),
             "skipped": self.skipped,
@@ -214,6 +218,7 @@ def run_odometry(
         ground=None if origin is None else origin.ground,
         skipped=getattr(source, "skipped", 0),
         interrupted=interrupted,
+        camera_correction_px=odometry.camera_correction_px,
         cloud=cloud.result(),
         recipe={"align": align, **(recipe or {})},
     )

@@ -133,10 +133,22 @@ def path_length(keyframes: Sequence[Keyframe]) -> float:
     return float(np.linalg.norm(steps, axis=1).sum())
 
 
+def correction_px(camera: Camera) -> float:
+    """How far the correction of a camera moves the corners of its image."""
+    return (
+        abs(camera.radial) * _corner_radius(camera) ** 3 * camera.focal if camera.radial else 0.0
+    )
+
+
 def _largest_correction(camera: Camera) -> float:
     """0 for a lens whose image has no border at a finite distance."""
-    if camera.model == "equidistant":
-        return 0.0
-    corners = np.array([[0.0, 0.0], [camera.width - 1.0, camera.height - 1.0]])
-    squared = np.square(camera.normalize(corners)).sum(axis=1).max()
-    return MAX_CORRECTION / squared if np.isfinite(squared) else 0.0
+    radius = 0.0 if camera.model == "equidistant" else _corner_radius(camera)
+    return MAX_CORRECTION / radius**2 if radius else 0.0
+
+
+def _corner_radius(camera: Camera) -> float:
+    """Largest distance of a corner from the axis, normalized; 0 if there are no rays for it."""
+    right, low = camera.width - 1.0, camera.height - 1.0
+    corners = camera.normalize(np.array([[0.0, 0.0], [right, 0.0], [0.0, low], [right, low]]))
+    radius = float(np.linalg.norm(corners, axis=1).max())
+    return radius if np.isfinite(radius) else 0.0

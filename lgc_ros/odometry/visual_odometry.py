@@ -25,6 +25,7 @@ from lgc_ros.filter.correspondence_filter import CorrespondenceFilter
 from lgc_ros.geometry.camera import Camera
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry import bundle_adjustment, patch_alignment
+from lgc_ros.odometry.camera_refinement import correction_px
 from lgc_ros.odometry.context import Context
 from lgc_ros.odometry.flow_path import FlowPath
 from lgc_ros.odometry.keyframe_matching import KeyframeMatcher
@@ -80,8 +81,14 @@ class VisualOdometry:
         """What the scale source lacks if it could rarely measure; empty otherwise."""
         return self._context.scale.warning()
 
+    @property
+    def camera_correction_px(self) -> float:
+        """How far the corners of the image move by the correction of the camera found so far."""
+        latest = self.map.keyframes[-1:]
+        return correction_px(latest[0].view.camera) if latest else 0.0
+
     def mapping_report(self) -> dict[str, str]:
-        """Tracking, number of keyframes, time since the last one, and what the mapper does."""
+        """Tracking, keyframes, time since the last one, mapper, correction of the camera."""
         last, keyframes = self._context.history.last, self.map.keyframes[-1:]
         age_s = (last.stamp_ns - keyframes[0].view.stamp_ns) * 1e-9 if last and keyframes else 0.0
         return {
@@ -89,6 +96,7 @@ class VisualOdometry:
             "keyframes": str(len(self.map.keyframes)),
             "last_keyframe_s": f"{age_s:.2f}",
             "mapper": "busy" if self._flow_path.mapper.busy else "idle",
+            "camera_correction_px": f"{self.camera_correction_px:.1f}",
         }
 
     def reset(self) -> None:
