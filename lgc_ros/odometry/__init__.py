@@ -7,8 +7,9 @@ share.
 
 Their parts: `flow_tracking` and `keyframe_matching` locate a view, `motion_gate` holds the
 pose of a camera at rest, `motion_search` and `initialization` start the `map`, `keyframe_policy`
-and `mapping` extend it, `look_back` locates the frames before, `map_check` drops a map that views
-contradict, `metric_scale` scales it to meters, `history` and `covariance` make the states.
+and `mapping` extend it, `camera_refinement` corrects what the calibration leaves of distortion,
+`look_back` locates the frames before, `map_check` drops a map that views contradict,
+`metric_scale` scales it to meters, `history` and `covariance` make the states.
 Settings are `OdometryOptions` (options.py), results `OdometryState` (state.py). Only `profiles`
 reads files.
 """

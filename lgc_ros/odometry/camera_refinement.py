@@ -25,9 +25,13 @@ WINDOW, MIN_KEYFRAMES = 16, 8
 INTERVAL, LONGER_AFTER = 8, 4
 # Rounds of an estimate, which is not quite linear, and iterations of bundle adjustment in each.
 ROUNDS, ITERATIONS = 2, 10
-# Single estimates scatter more than noise explains, because of rolling shutter, for example. This
-# standard deviation is assumed with the weight of so many estimates.
-SCATTER, SCATTER_WEIGHT = 0.004, 2
+# Estimates are off by more than noise explains: moving objects, a rolling shutter and other errors
+# of the calibration matter most where noise leaves much open. Their standard deviations are taken
+# times NOISE_FACTOR, and at least SCATTER.
+NOISE_FACTOR, SCATTER = 3.0, 0.003
+# If they scatter even more, all are less certain. The excess is averaged with that of so many
+# estimates without any, since few tell little about it.
+SCATTER_WEIGHT = 2
 # Corrections below so many times their error are not used, and those above in part.
 SIGNIFICANT = 2.0
 # Windows of successive estimates overlap by half.
@@ -55,12 +59,13 @@ def combined(estimates: Sequence[Estimate]) -> float:
     if not estimates:
         return 0.0
     values = np.array([estimate.radial for estimate in estimates])
-    weights = 1 / (np.array([estimate.sigma for estimate in estimates]) ** 2 + SCATTER**2)
+    sigmas = np.array([estimate.sigma for estimate in estimates])
+    weights = 1 / ((NOISE_FACTOR * sigmas) ** 2 + SCATTER**2)
     mean = float(np.average(values, weights=weights))
-    squared = float(np.average((values - mean) ** 2, weights=weights)) * len(values)
-    variance = (squared + SCATTER_WEIGHT * SCATTER**2) / (len(values) - 1 + SCATTER_WEIGHT)
-    error = OVERLAP * variance * float(np.sum(weights**2)) / float(np.sum(weights)) ** 2
-    return mean * max(0.0, 1 - SIGNIFICANT**2 * error / mean**2) if mean else 0.0
+    squared = float(np.sum(weights * (values - mean) ** 2))
+    excess = (squared + SCATTER_WEIGHT) / (len(values) - 1 + SCATTER_WEIGHT)
+    variance = OVERLAP * max(1.0, excess) / float(np.sum(weights))
+    return mean * max(0.0, 1 - SIGNIFICANT**2 * variance / mean**2) if mean else 0.0
 
 
 class CameraRefinement:
