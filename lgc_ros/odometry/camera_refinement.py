@@ -97,7 +97,7 @@ class CameraRefinement:
             return
         self._waited = 0
         estimate = estimate_correction(landmarks, keyframes)
-        if estimate.sigma > MAX_SIGMA or abs(estimate.radial) > limit:
+        if not (estimate.sigma <= MAX_SIGMA and abs(estimate.radial) <= limit):
             return
         self._estimates.append(estimate)
         self.radial = combined(self._estimates)
@@ -109,6 +109,8 @@ def estimate_correction(landmarks: LandmarkMap, keyframes: Sequence[Keyframe]) -
     """The radial correction with which keyframes and their landmarks fit best; changes nothing."""
     bundle = part_of_map(landmarks, [*keyframes[1:]], [keyframes[0]]).bundle
     radial, sigma = keyframes[-1].view.camera.radial, np.inf
+    if len(bundle.view) == 0:
+        return Estimate(radial, sigma)
     for _ in range(ROUNDS):
         R_cw, t_cw, points, _ = adjust_bundle(bundle, ITERATIONS)
         bundle = replace(bundle, R_cw=R_cw, t_cw=t_cw, points=points)
@@ -129,7 +131,8 @@ def apply_correction(landmarks: LandmarkMap, keyframes: Sequence[Keyframe], radi
     first, others = keyframes[0], [*keyframes[1:]]
     part, length = part_of_map(landmarks, others, [first]), path_length(keyframes)
     part.take_over(landmarks, *adjust_bundle(part.bundle, ITERATIONS))
-    part.rescale(landmarks, length / path_length(keyframes), first.center)
+    if length > 0:  # nothing else determines the scale
+        part.rescale(landmarks, length / path_length(keyframes), first.center)
 
 
 def path_length(keyframes: Sequence[Keyframe]) -> float:
@@ -140,9 +143,9 @@ def path_length(keyframes: Sequence[Keyframe]) -> float:
 
 def correction_px(camera: Camera) -> float:
     """How far the correction of a camera moves the corners of its image."""
-    return (
-        abs(camera.radial) * _corner_radius(camera) ** 3 * camera.focal if camera.radial else 0.0
-    )
+    if camera.radial == 0:
+        return 0.0
+    return abs(camera.radial) * _corner_radius(camera) ** 3 * camera.focal
 
 
 def _largest_correction(camera: Camera) -> float:

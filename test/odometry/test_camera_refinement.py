@@ -8,7 +8,8 @@ from walks import CAMERA, OPTIONS, tracked, truth
 
 from lgc_ros.evaluation.trajectory_metrics import evaluate_trajectory
 from lgc_ros.geometry.camera import Camera
-from lgc_ros.odometry.camera_refinement import Estimate, combined
+from lgc_ros.odometry.camera_refinement import Estimate, combined, estimate_correction
+from lgc_ros.odometry.map import NONE
 from lgc_ros.odometry.visual_odometry import VisualOdometry
 from lgc_ros.sources.synthetic import SyntheticSource
 
@@ -33,6 +34,14 @@ def test_estimates_within_their_error_change_nothing(values):
 def test_uncertain_estimates_count_less():
     values = [Estimate(0.02, 0.001), Estimate(0.02, 0.001), Estimate(0.05, 0.1)]
     assert combined(values) == pytest.approx(combined(values[:2]), rel=0.1)
+
+
+def test_keyframes_without_common_landmarks_tell_nothing(frames):
+    odometry, _ = followed(frames[:30], frames[0].camera)
+    landmarks = odometry.map
+    first, *_, last = landmarks.latest_with_landmarks(1)
+    first.landmark_ids[np.isin(first.landmark_ids, last.landmark_ids)] = NONE
+    assert estimate_correction(landmarks, [last, first]).sigma == np.inf
 
 
 @pytest.fixture(scope="module")
