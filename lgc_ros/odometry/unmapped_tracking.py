@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lgc_ros.geometry.epipolar import rotation_error_deg
 from lgc_ros.images.frame import Frame
 from lgc_ros.odometry import covariance
 from lgc_ros.odometry.context import Context
@@ -18,7 +17,6 @@ from lgc_ros.odometry.keyframe_policy import few_matches_left
 from lgc_ros.odometry.map import View
 from lgc_ros.odometry.mapping import insert_rotated_keyframe
 from lgc_ros.odometry.motion_gate import pure_rotation, rotated_pose
-from lgc_ros.odometry.options import OdometryOptions
 from lgc_ros.odometry.state import DEGENERATE, INITIALIZING, NO_MOTION, OK, OdometryState
 from lgc_ros.odometry.tracking import Pose, Reference, Track
 from lgc_ros.runtime.stage_timer import StageTimer
@@ -28,8 +26,6 @@ HIDDEN_MOTION_PX = 3.0
 UNKNOWN_DEPTH = 10.0
 # Growth of parallax after which optical flow asks for another attempt to initialize the map.
 RETRY_PARALLAX = 1.2
-# Multiples of `min_inliers`: after a turned view with fewer matches, the next may have too few.
-ENOUGH_MATCHES = 5
 TOO_FEW = "too few points can be triangulated"
 
 
@@ -54,8 +50,6 @@ class UnmappedTracking:
         c.current.saw(track)
         if few_matches_left(track, c.current.most_matches, o):
             c.current.runs_out = True
-        if c.map.initialized and not by_flow:
-            c.current.runs_out |= _is_nearly_lost(track, o)
         if rotation is not None:
             R_10, status = rotation
             hidden_rad = HIDDEN_MOTION_PX / focal
@@ -142,16 +136,3 @@ class UnmappedTracking:
             c.revised += c.look_back.locate(c.map, c.report)
         timer.lap("map")
         return c.report.located(view, OK, "", keyframe, track, pose, timer, True)
-
-
-def _is_nearly_lost(track: Track, options: OdometryOptions) -> bool:
-    """Whether a camera that turns has left few matches with its keyframe.
-
-    Flow may have followed a few points of the keyframe before keypoints were ever matched to it,
-    so that nothing tells how many matches it had.
-    """
-    pose = track.result.pose
-    assert pose is not None  # the two views were trusted
-    turned_deg = rotation_error_deg(pose.R_10, np.eye(3))
-    few = len(track.index0) < ENOUGH_MATCHES * options.min_inliers
-    return few and turned_deg > options.keyframe_turn_deg
