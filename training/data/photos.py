@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from lgc_ros.errors import ConfigError, DatasetError
 from lgc_ros.features.base import make_extractor
+from lgc_ros.images.header import declared_size
 from lgc_ros.runtime.output_files import write_file
 from lgc_ros.runtime.result_folders import locked_folder
 from lgc_ros.sources.files import IMAGE_SUFFIXES
@@ -95,6 +97,8 @@ def read_photos(
                 "'models'"
             )
         photos = _photos(folder)
+        if camera == "shared":
+            _warn_of_other_sizes(folder, photos)
         work = _work_folder(place)
         with locked_folder(work):
             found, model = _reconstruct(folder, photos, work, camera, keypoints)
@@ -148,6 +152,21 @@ def _photos(folder: Path) -> list[str]:
             "better 20, that overlap"
         )
     return names
+
+
+def _warn_of_other_sizes(folder: Path, photos: list[str]) -> None:
+    """Photos of another size cannot share the camera, and structure from motion drops them."""
+    sizes = Counter(declared_size((folder / name).read_bytes()) for name in photos)
+    (usual, count), *others = sizes.most_common()
+    if usual and others:
+        log.warning(
+            "%s: %d of %d photos are not of the usual size %dx%d and will be left out; for photos "
+            "of several cameras or orientations set the option 'camera' to 'own'",
+            folder,
+            len(photos) - count,
+            len(photos),
+            *usual,
+        )
 
 
 def _work_folder(place: Path) -> Path:

@@ -1,6 +1,7 @@
 """Photos without poses: reconstructed once, checked, and read like any other scene."""
 
 import json
+import shutil
 from pathlib import Path
 
 import cv2
@@ -123,3 +124,14 @@ def test_real_photos_agree_with_the_poses_found_for_them(data_dir, agreement, tm
     assert len(scene.images) == 7
     i, j = scene.pairs[0]
     assert agreement(scene.images[i], scene.images[j]) > 0.8
+
+
+def test_photos_of_another_size_are_named_before_they_are_left_out(rendered, tmp_path, caplog):
+    folder = tmp_path / "mixed"
+    shutil.copytree(rendered[0], folder)
+    upright = cv2.rotate(cv2.imread(str(folder / "0.png")), cv2.ROTATE_90_CLOCKWISE)
+    cv2.imwrite(str(folder / "7.png"), upright)
+    scene = read_photos(folder, models=str(tmp_path / "models"))
+    assert "7.png" not in {image.name for image in scene.images}
+    assert "1 of 8 photos are not of the usual size 480x360" in caplog.text
+    assert "'camera' to 'own'" in caplog.text
