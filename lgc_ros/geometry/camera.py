@@ -50,7 +50,7 @@ class Camera:
 
     Attributes:
         radial: what the calibration leaves of the radial distortion. Undistorted normalized
-            coordinates are multiplied by ``1 + radial * r²``.
+            coordinates are multiplied by ``1 + radial * r²``. Files have no place for it.
     """
 
     K: np.ndarray  # (3, 3) float64, pixels

@@ -1,5 +1,6 @@
 """Cameras: construction, files and messages, projection with every distortion model."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import cv2
@@ -357,3 +358,21 @@ def test_an_image_with_another_size_is_refused():
     camera.check_image(np.zeros((HEIGHT, WIDTH, 3), np.uint8))
     with pytest.raises(CameraError, match=r"320x240 pixels.*640x480"):
         camera.check_image(np.zeros((240, 320), np.uint8))
+
+
+@pytest.mark.parametrize("D", [(), (-0.2, 0.05, 0.001, -0.002)])
+@pytest.mark.parametrize("radial", [-0.05, 0.03])
+def test_projection_undoes_a_radial_correction(D, radial):
+    plain = Camera.from_K(np.array([[400.0, 0, 319.5], [0, 410, 239.5], [0, 0, 1]]), 640, 480, D)
+    corrected = replace(plain, radial=radial)
+    pixels = np.random.default_rng(0).uniform((0, 0), (639, 479), (200, 2))
+    x, moved = plain.normalize(pixels), corrected.normalize(pixels)
+    squared = (x * x).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(moved, x * (1 + radial * squared), rtol=1e-12)
+    points = 3.0 * np.column_stack([moved, np.ones(200)])
+    np.testing.assert_allclose(corrected.project(points), pixels, atol=1e-6)
+
+
+def test_rays_that_no_corrected_pixel_has_project_to_nan():
+    camera = Camera(np.diag([400.0, 400.0, 1.0]), 640, 480, radial=-0.1)
+    assert np.isnan(camera.project(np.array([[5.0, 0.0, 1.0]]))).all()
