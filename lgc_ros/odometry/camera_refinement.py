@@ -69,14 +69,9 @@ def combined(estimates: Sequence[Estimate]) -> float:
 
 
 class CameraRefinement:
-    """Keeps the radial correction of one camera.
-
-    Attributes:
-        radial: the correction that the keyframes of the map have; see `Camera`.
-    """
+    """Estimates the radial correction of one camera; the keyframes of the map have it."""
 
     def __init__(self, enabled: bool) -> None:
-        self.radial = 0.0
         self._enabled = enabled
         self._estimates: list[Estimate] = []
         self._waited = 0
@@ -100,9 +95,9 @@ class CameraRefinement:
         if not (estimate.sigma <= MAX_SIGMA and abs(estimate.radial) <= limit):
             return
         self._estimates.append(estimate)
-        self.radial = combined(self._estimates)
-        if self.radial != keyframes[-1].view.camera.radial:
-            apply_correction(landmarks, keyframes, self.radial)
+        radial = combined(self._estimates)
+        if radial != keyframes[-1].view.camera.radial:
+            apply_correction(landmarks, keyframes, radial)
 
 
 def estimate_correction(landmarks: LandmarkMap, keyframes: Sequence[Keyframe]) -> Estimate:
